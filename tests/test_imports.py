@@ -26,7 +26,7 @@ ROOMS = [
     "report",
     "cli",
 ]
-FOUNDATION = ["errors", "_text", "_types", "_version", "_signals", "_files", "_validation"]
+FOUNDATION = ["errors", "_text", "_types", "_version", "_files", "_validation"]
 PUBLIC_DATA = {
     "data.columns",
     "data.schema",

@@ -124,14 +124,14 @@ def test_a_file_that_appears_meanwhile_is_kept_beside_the_release(tmp_path, ledg
 
 def test_ctrl_c_between_ledger_and_file_waits(tmp_path, ledger, monkeypatch):
     """Interrupted in the middle of the draw: the file is written first, and then it is an interruption."""
-    draw = release.draw
+    draw = release.draw_passes
 
     def interrupted(*arguments, **options):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
         return draw(*arguments, **options)
 
-    monkeypatch.setattr(release, "draw", interrupted)
+    monkeypatch.setattr(release, "draw_passes", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # runners in parallel ignore it
     try:
         with pytest.raises(KeyboardInterrupt):

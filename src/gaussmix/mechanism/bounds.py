@@ -18,7 +18,6 @@ import numpy as np
 
 from gaussmix import _validation as check
 from gaussmix._files import Output, refuse_inputs, refuse_suffix, reserve
-from gaussmix._signals import interruptions_wait
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import diagonal_sigma
 from gaussmix.accounting.parameters import warn_if_weak
@@ -32,7 +31,13 @@ from gaussmix.ledger import Budget, Ledger
 from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.noise import add_noise, describe, discrete_gaussian, generator, to_floats
-from gaussmix.mechanism.release import certify, refuse_lone_force, remember, warn_if_released_before
+from gaussmix.mechanism.release import (
+    certify,
+    interruptions_wait,
+    refuse_lone_force,
+    remember,
+    warn_if_released_before,
+)
 from gaussmix.models.bounds import TAIL, Proposal, coarse_bounds, distinct_levels, fine_bounds, usable
 from gaussmix.releases.certificate import ROW_BY_ROW, SECURE, Condition
 

@@ -31,6 +31,7 @@ import functools
 import json
 import math
 import os
+import signal
 import threading
 import uuid
 import warnings
@@ -46,7 +47,6 @@ import numpy as np
 
 from gaussmix import _validation as check
 from gaussmix._files import Output, refuse_inputs, reserve
-from gaussmix._signals import interruptions_wait
 from gaussmix._version import __version__
 from gaussmix.accounting.accounts import Account, NonPrivate
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma
@@ -84,7 +84,7 @@ from gaussmix.releases.certificate import (
     Condition,
 )
 from gaussmix.releases.file import check_name
-from gaussmix.releases.marginals import MarginalPlan, Marginals
+from gaussmix.releases.marginals import MarginalPlan
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
     Likelihood,
@@ -102,7 +102,7 @@ __all__ = [
     "accounts_of",
     "certify",
     "check_rows",
-    "draw",
+    "interruptions_wait",
     "nonprivate_release",
     "prepare",
     "refuse_lone_force",
@@ -143,34 +143,30 @@ def accounts_of(
     if budget.ledger is not None:
         budget.ledger.check_privacy_unit(None if unit is None else unit.column)
 
-    def account(number: int) -> LatticeAccount:
-        plan = marginals if number > 1 else None
-        shares, coordinates = releases_of(
-            schedule_of(number),
-            schema.n_columns,
-            steps=steps,
-            persons=unit is not None,
-            marginals=None if plan is None else plan.coordinates,
-        )
-        return _fine_enough(budget.lattice_account(shares=shares, coordinates=coordinates), unit, plan)
-
-    if passes != "auto":
-        return account(check.positive_integer(passes=passes)), None
-    single = account(1)
-    try:
-        return account(AUTOMATIC_PASSES), single
-    except BudgetUnmetError:  # the smallest parts of a very small or very large budget fit no lattice
-        if marginals is not None and marginals.tables:
-            raise
-        return single, single
+    found: list[LatticeAccount] = []
+    for number in (1, AUTOMATIC_PASSES) if passes == "auto" else (check.positive_integer(passes=passes),):
+        try:
+            found.append(_account(budget, number, schema, steps, unit, marginals if number > 1 else None))
+        except BudgetUnmetError:  # the smallest parts of a very small or very large budget fit no lattice
+            if not found or (marginals is not None and marginals.tables):
+                raise
+    return found[-1], found[0] if passes == "auto" else None
 
 
-def _fine_enough(account: LatticeAccount, unit: PrivacyUnit | None, plan: MarginalPlan | None) -> LatticeAccount:
-    """Reject a budget so small that rows would have to be rounded further: the noise would dominate any table.
+def _account(
+    budget: Budget, passes: int, schema: Schema, steps: int, unit: PrivacyUnit | None, plan: MarginalPlan | None
+) -> LatticeAccount:
+    """Return the account of a number of passes.
 
-    With a privacy unit of at most j rows the noise is j times as large in the first pass and in marginals, and √2 j
-    times in the count of rows.
+    A budget so small that rows would have to be rounded further is rejected: the noise would dominate any table. With a
+    privacy unit of at most j rows the noise is j times as large in the first pass and in marginals, and √2 j times in
+    the count of rows.
     """
+    cells = None if plan is None else plan.coordinates
+    shares, coordinates = releases_of(
+        schedule_of(passes), schema.n_columns, steps=steps, persons=unit is not None, marginals=cells
+    )
+    account = budget.lattice_account(shares=shares, coordinates=coordinates)
     if account.row_bits < FRACTION_BITS:
         raise BudgetUnmetError(
             f"epsilon={account.epsilon!r} is too small for a release: the noise would dominate any table. Increase "
@@ -192,70 +188,6 @@ NOT_PROTECTED = Condition(True, "epsilon is infinite, so no noise was added and 
 SEED_KNOWN = Condition(
     True, "the noise came from a seed or a generator supplied by the caller; anyone who knows it can remove the noise."
 )
-
-
-def draw(
-    rows: RowSource,
-    moments: Moments,
-    account: LatticeAccount,
-    rng: np.random.Generator,
-    *,
-    made_by: str,
-    n_rows: int | None = None,
-    conditions: Sequence[Condition] = (),
-    charged: Charged | None = None,
-    likelihood: Likelihood | None = None,
-    keys: Sample | None = None,
-    marginals: Marginals | None = None,
-    declared: Schema | None = None,
-    progress: bool = False,
-) -> Release:
-    """Draw a release of rows whose first pass, ``moments``, has already been read.
-
-    Parameters
-    ----------
-    rows : RowSource
-        The rows, read by the passes after the first.
-    moments : Moments
-        Exact sums over all rows.
-    account, rng
-        The noise and its generator.
-    made_by, n_rows, conditions, charged
-        Fields of the certificate (`certify`).
-    likelihood : Likelihood, optional
-        Steps included in the account.
-    keys : Sample, optional
-        Sampling keys under which the first pass cached rows for later ones.
-    marginals : Marginals, optional
-        Marginals drawn before the first pass.
-    declared : Schema, optional
-        The declared schema, if numbers of the rows are top-coded.
-    progress : bool
-        Show a progress bar on a terminal while noise is drawn.
-    """
-    transcript = draw_passes(
-        rows,
-        moments,
-        account,
-        rng,
-        likelihood=likelihood,
-        keys=keys,
-        marginals=marginals,
-        progress=progress,
-    )
-    certificate = certify(
-        rows.schema if declared is None else declared,
-        account,
-        rng,
-        made_by=made_by,
-        budget=(account.epsilon, account.delta),
-        neighbours=account.neighbours,
-        n_rows=n_rows,
-        conditions=conditions,
-        unit=rows.unit,
-        charged=charged,
-    )
-    return Release(transcript, certificate)
 
 
 def nonprivate_release(moments: Moments, *, made_by: str = "release", declared: Schema | None = None) -> Release:
@@ -316,6 +248,26 @@ def certify(
     )
 
 
+@contextlib.contextmanager
+def interruptions_wait() -> Iterator[None]:
+    """Defer SIGINT (Ctrl-C) and SIGTERM until the block ends. Has no effect outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in before.items() if handler is not None}
+    for number in before:
+        signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for signalled in dict.fromkeys(received):
+            os.kill(os.getpid(), signalled)
+
+
 class OneDraw:
     """A guard that lets a preparation be drawn once, by one thread."""
 
@@ -357,7 +309,10 @@ _objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 def warn_if_released_before(data: Any) -> None:
     """Issue one :class:`UserWarning` if a table, or one of several, was released before."""
-    if any(_is_known(part) for part in _parts(data)):
+    known = (
+        part in _places if isinstance(part, FileOrigin) else _objects.get(id(part)) is part for part in _parts(data)
+    )
+    if any(known):
         warnings.warn(ADD_UP, UserWarning, stacklevel=frames_to_the_caller())
 
 
@@ -369,12 +324,6 @@ def remember(data: Any) -> None:
             continue
         with contextlib.suppress(TypeError):  # a list of values could only be recognised if it were kept alive
             _objects[id(part)] = part
-
-
-def _is_known(part: Any) -> bool:
-    if isinstance(part, FileOrigin):
-        return part in _places
-    return part is not None and _objects.get(id(part)) is part
 
 
 def _parts(data: Any) -> Iterator[Any]:
@@ -486,7 +435,11 @@ class Prepared:
         keys: Sample | None = None,
         progress: bool,
     ) -> Release:
-        """Record the release, then draw it: a crash costs budget, not privacy."""
+        """Record the release, then draw it: a crash costs budget, not privacy.
+
+        ``moments`` are sums that were read already, and ``exact`` those of marginals; ``keys`` are sampling keys under
+        which the first pass caches rows for later ones.
+        """
         file = None if self.output is None else self.output.path
         charged = self.budget.charge(account, file=file, privacy_unit=None if self.unit is None else self.unit.column)
         marginals = None
@@ -494,21 +447,29 @@ class Prepared:
             marginals = draw_marginals(exact, self.marginals, account, self.rng)
             thresholds = marginals.thresholds() if self.thresholds == "auto" else self.thresholds
             rows = self._coded(rows, thresholds, stack)
-        return draw(
+        transcript = draw_passes(
             rows,
             rows.moments(cache=keys) if moments is None else moments,
             account,
             self.rng,
-            made_by=self.made_by,
-            n_rows=self.n_rows,
-            conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
-            charged=charged,
             likelihood=self.likelihood,
             keys=keys,
             marginals=marginals,
-            declared=self.schema,
             progress=progress,
         )
+        certificate = certify(
+            self.schema,
+            account,
+            self.rng,
+            made_by=self.made_by,
+            budget=(account.epsilon, account.delta),
+            neighbours=account.neighbours,
+            n_rows=self.n_rows,
+            conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
+            unit=rows.unit,
+            charged=charged,
+        )
+        return Release(transcript, certificate)
 
     def _account_for(self, rows: RowSource) -> LatticeAccount | None:
         """Return the account, or that of one pass if the table can be read only once and this is allowed."""
