@@ -45,11 +45,6 @@ For larger k doubles are too sparse near a χ²_k: some outputs would be possibl
 _SHOWN = 60  # maximum number of characters of a value quoted in a message
 
 
-def _named(named: dict[str, Any]) -> tuple[str, Any]:
-    ((name, value),) = named.items()
-    return name, value
-
-
 def _shown(value: Any) -> str:
     """Return the repr of a value, truncated; Python refuses to print integers of thousands of digits."""
     try:
@@ -61,7 +56,7 @@ def _shown(value: Any) -> str:
 
 def real(**named: Any) -> float:
     """Return a real number; reject NaN, accept infinities."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise ArgumentTypeError(f"{name} must be a real number, got {_shown(value)} of type {type(value).__name__}.")
     try:
@@ -75,7 +70,7 @@ def real(**named: Any) -> float:
 
 def positive(*, finite: bool = False, **named: Any) -> float:
     """Return a number > 0; with ``finite``, reject infinity."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     number = real(**named)
     if not number > 0 or (finite and math.isinf(number)):
         rule = "a finite number > 0" if finite else "a number > 0"
@@ -85,7 +80,7 @@ def positive(*, finite: bool = False, **named: Any) -> float:
 
 def nonnegative(**named: Any) -> float:
     """Return a finite number ≥ 0."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     number = real(**named)
     if number < 0 or math.isinf(number):
         raise ArgumentError(f"{name} must be a finite number ≥ 0, got {_shown(value)}.")
@@ -94,7 +89,7 @@ def nonnegative(**named: Any) -> float:
 
 def in_interval(low: float, high: float, *, closed: bool = False, **named: Any) -> float:
     """Return a number in the open interval (low, high), or in [low, high] if ``closed``."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     number = real(**named)
     inside = low <= number <= high if closed else low < number < high
     if not inside:
@@ -105,7 +100,7 @@ def in_interval(low: float, high: float, *, closed: bool = False, **named: Any) 
 
 def positive_integer(**named: Any) -> int:
     """Return an integer ≥ 1."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise ArgumentTypeError(f"{name} must be an integer ≥ 1, got {_shown(value)} of type {type(value).__name__}.")
     number = int(value)
@@ -117,7 +112,7 @@ def positive_integer(**named: Any) -> int:
 
 def sketch_rows(**named: Any) -> int:
     """Return a number of sketch rows, an integer from 1 to :data:`SKETCH_SIZE_MAX`."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     rows = positive_integer(**named)
     if rows > SKETCH_SIZE_MAX:
         raise ArgumentError(
@@ -129,7 +124,7 @@ def sketch_rows(**named: Any) -> int:
 
 def choice(options: Collection[str], **named: Any) -> str:
     """Return one of a set of strings."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     if not isinstance(value, str) or value not in options:
         words = ", ".join(repr(option) for option in options)
         raise ArgumentError(f"{name} must be one of {words}, got {_shown(value)}.")
@@ -138,7 +133,7 @@ def choice(options: Collection[str], **named: Any) -> str:
 
 def instance(kind: type[R], **named: Any) -> R:
     """Return an instance of a class."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     if not isinstance(value, kind):
         raise ArgumentTypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}.")
     return value
@@ -146,7 +141,7 @@ def instance(kind: type[R], **named: Any) -> R:
 
 def text(**named: Any) -> str:
     """Return a string that can be encoded as UTF-8."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     if not isinstance(value, str):
         raise ArgumentTypeError(f"{name} must be a string, got {type(value).__name__}.")
     try:
@@ -158,7 +153,7 @@ def text(**named: Any) -> str:
 
 def numbers(*, whole: bool = False, **named: Any) -> Floats:
     """Return a scalar or array of real numbers (integers if ``whole``) as a float array; reject NaN."""
-    name, value = _named(named)
+    ((name, value),) = named.items()
     array = np.asarray(value)
     kinds = "iu" if whole else "iuf"
     if array.dtype.kind not in kinds and array.size:

@@ -16,7 +16,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import narwhals as nw
@@ -46,7 +45,7 @@ from gaussmix.data.memory import (
 )
 from gaussmix.data.readers import FileTable
 from gaussmix.data.source import Part, ReadOptions, Request, Seen, Table
-from gaussmix.errors import DataTypeError, GaussmixError
+from gaussmix.errors import DataTypeError
 
 
 def open_table(data: Any, options: ReadOptions | None = None) -> Table:
@@ -126,13 +125,6 @@ def kind_of(data: Any) -> type[Table] | None:
     if isinstance(data, list | tuple):
         return TableList
     return TableIterator if isinstance(data, Iterable) and not isinstance(data, bytes) else None
-
-
-def origins_of(data: Any) -> tuple[Any, ...]:
-    """Return the files, queries and objects that hold the rows; ``data`` itself if it is not a readable table."""
-    with suppress(GaussmixError, OSError):  # the error comes when the rows are read
-        return open_table(data).origins
-    return (data,)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -351,15 +351,15 @@ class Released(Private):
     def _draw(self, prepared: Prepared, X: ArrayLike, rows: Rows, targets: Rows, groups: ArrayLike | None) -> Release:
         """Draw the release of arrays; ``X`` as passed by the caller identifies the table in a second fit."""
         source = _array_rows(self, rows, targets, prepared.schema)
-        data = None if isinstance(X, list | tuple) else X
+        origins = () if isinstance(X, list | tuple) else (X,)
         if groups is None:
-            return prepared.draw(source, data=data)
+            return prepared.draw(source, origins=origins)
         columns = targets.reshape(len(targets), -1).T
         table = {FEATURES: rows, **dict(zip(target_names(len(columns)), columns, strict=True)), GROUPS: groups}
         if len(groups) != len(rows):  # type: ignore[arg-type]
             raise DataError("groups must have as many values as X has rows.")
         with closing(prepared.rows(table)) as units:
-            return prepared.draw(units, data=data)
+            return prepared.draw(units, origins=origins)
 
 
 def _warn_if_noise_dominates(schema: Schema, account: LatticeAccount, n_rows: int) -> None:

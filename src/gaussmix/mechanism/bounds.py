@@ -107,12 +107,12 @@ def propose_bounds(
     account = _account(columns, table.single_use is None, spent)
     warn_if_weak(account.epsilon, account.delta)
     protects = describe(rng) == SECURE
-    if protects and ledger is None:
-        warn_if_released_before(data)
     with _reserved(out, table.paths, schema, ledger, force=force) as output:
+        if protects and ledger is None:
+            warn_if_released_before(table.origins)
         counts = count_columns(table, columns)
         if protects:
-            remember(data)
+            remember(table.origins)
         with interruptions_wait():
             charged = spent.charge(account.lattice, failures=account.threshold_delta)
             draw = _Draw(account, columns, rng, tail, most)

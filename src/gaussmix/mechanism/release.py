@@ -59,7 +59,7 @@ from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS, Schema, declared_schema
 from gaussmix.data.source import FileOrigin, ReadOptions
-from gaussmix.data.table import open_table, origins_of
+from gaussmix.data.table import open_table
 from gaussmix.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -307,32 +307,26 @@ _places: set[FileOrigin] = set()
 _objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
-def warn_if_released_before(data: Any) -> None:
-    """Issue one :class:`UserWarning` if a table, or one of several, was released before."""
-    known = (
-        part in _places if isinstance(part, FileOrigin) else _objects.get(id(part)) is part for part in _parts(data)
-    )
-    if any(known):
+def warn_if_released_before(origins: Sequence[Any]) -> None:
+    """Issue one :class:`UserWarning` if one of several files, queries or objects was released before."""
+    if any(
+        _resolved(own) in _places if isinstance(own, FileOrigin) else _objects.get(id(own)) is own for own in origins
+    ):
         warnings.warn(ADD_UP, UserWarning, stacklevel=frames_to_the_caller())
 
 
-def remember(data: Any) -> None:
-    """Record that a table was released, by weak references that keep nothing alive."""
-    for part in _parts(data):
-        if isinstance(part, FileOrigin):
-            _places.add(part)
+def remember(origins: Sequence[Any]) -> None:
+    """Record that files, queries or objects were released, by weak references that keep nothing alive."""
+    for own in origins:
+        if isinstance(own, FileOrigin):
+            _places.add(_resolved(own))
             continue
         with contextlib.suppress(TypeError):  # a list of values could only be recognised if it were kept alive
-            _objects[id(part)] = part
+            _objects[id(own)] = own
 
 
-def _parts(data: Any) -> Iterator[Any]:
-    """Yield files and queries with their resolved paths, and objects that hold rows unchanged."""
-    for origin in origins_of(data):
-        if isinstance(origin, FileOrigin):
-            yield FileOrigin(origin.path.resolve(), origin.query.strip())
-        elif origin is not None:
-            yield origin
+def _resolved(origin: FileOrigin) -> FileOrigin:
+    return FileOrigin(origin.path.resolve(), origin.query.strip())
 
 
 _BYTES_PER_NUMBER = 9  # a double and Parquet's own, generously
@@ -382,15 +376,15 @@ class Prepared:
         """Return the rows of a table as this release reads them. The caller must close the result."""
         return rows_of(data, self.schema, options, unit=self.unit, new_key=functools.partial(self.rng.bytes, 32))
 
-    def draw(self, rows: RowSource, *, data: Any = None, progress: bool = False) -> Release:
+    def draw(self, rows: RowSource, *, origins: Sequence[Any] = (), progress: bool = False) -> Release:
         """Read the rows, charge the ledger, draw the noise and write the file. A second call raises an error.
 
-        ``data`` is the source of the rows, for a warning if they were released before.
+        ``origins`` are the files, queries and objects that hold the rows, for a warning if they were released before.
         """
         check_rows(rows, self.schema, self.unit)
         protects = self.account is not None and describe(self.rng) == SECURE
         if protects and self.budget.ledger is None:
-            warn_if_released_before(data)
+            warn_if_released_before(origins)
         account = self._account_for(rows)
         several = account is not None and len(account.noise_mu) > 1
         keys = Sample(1.0, self.rng.bytes(32)) if several else None
@@ -408,7 +402,7 @@ class Prepared:
                 moments = rows.moments(cache=keys)
             self._once.take()
             if protects:
-                remember(data)
+                remember(origins)
             if account is None:
                 gram = rows.moments() if moments is None else moments
                 return self._written(nonprivate_release(gram, made_by=self.made_by, declared=self.schema))
@@ -781,4 +775,5 @@ def release(
         ) as prepared,
         closing(prepared.rows(data, options)) as rows,
     ):
-        return prepared.draw(rows, data=data, progress=options.progress)
+        origins = [data] if isinstance(data, Moments) else data.origins
+        return prepared.draw(rows, origins=origins, progress=options.progress)

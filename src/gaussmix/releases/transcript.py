@@ -7,10 +7,10 @@ holds the outputs of one or several passes, each in its own metric, z = E r clip
 (:mod:`gaussmix.releases.preconditioning`). Pooled by inverse variance they estimate G with noise B·GOE·Bᵀ, of shape
 N = BBᵀ.
 
-:func:`noise_p_value` detects passes that agree better than their stated noise allows. Pass p released M = A + N: A is a
-sum over the rows in units of the clip, N is symmetric noise of standard deviation 1/μ on the diagonal and 1/(√2 μ) off
-it. Rotated by an orthogonal matrix U, UᵀNU has the same distribution: the entries μ(UᵀNU)_ii and √2 μ(UᵀNU)_ij, i < j,
-are independent standard normal numbers.
+`Transcript.noise_p_value` detects passes that agree better than their stated noise allows. Pass p released M = A + N: A
+is a sum over the rows in units of the clip, N is symmetric noise of standard deviation 1/μ on the diagonal and 1/(√2 μ)
+off it. Rotated by an orthogonal matrix U, UᵀNU has the same distribution: the entries μ(UᵀNU)_ii and √2 μ(UᵀNU)_ij,
+i < j, are independent standard normal numbers.
 
 Given everything before the pass (rows, samples, earlier outputs, and choices based on them), A is fixed and N is
 independent of it. Choose a rotation U and a set of k entries as functions of earlier outputs. Map the earlier passes
@@ -36,6 +36,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import scipy.linalg
@@ -67,7 +68,7 @@ from gaussmix.releases.shrinkage import RidgeFit, Shrinkage
 ALIGNMENT, LARGEST_BIAS = 0.25, 0.5
 """Constants of the allowance for the bias from norm clipping (`Transcript.clipping_bias`)."""
 
-__all__ = ["FALSE_ALARM_RATE", "PassOutput", "Transcript", "noise_p_value", "start"]
+__all__ = ["FALSE_ALARM_RATE", "PassOutput", "Transcript", "start"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,16 +217,10 @@ class Transcript:
         first = self.passes[0]
         known = start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)
 
-        def request_of(number: int, state: State) -> PassRequest:
-            request = self.passes[number].request
-            if request is None:
-                raise ArgumentError("The first pass, and no other, must be in the declared metric.")
-            return request
+        def request_of(number: int, _: State) -> PassRequest:
+            return cast(PassRequest, self.passes[number].request)
 
-        def output_of(number: int, request: PassRequest) -> Floats:
-            return self.passes[number].matrix / self.passes[number].rate
-
-        return run_passes(known, len(self.passes), request_of, output_of)
+        return run_passes(known, len(self.passes), request_of, lambda p, _: self.passes[p].matrix / self.passes[p].rate)
 
     @property
     def pools(self) -> tuple[Pool, ...]:
@@ -235,12 +230,24 @@ class Transcript:
     @property
     def pool(self) -> Pool:
         """All passes, pooled by inverse variance, for rows divided by C."""
-        return self.pools[-1]
+        return self._states[-1].pool
 
     @cached_property
     def noise_p_value(self) -> float:
-        """P-value of the hypothesis that the noise is at least as large as stated (see the module's docstring)."""
-        return noise_p_value(self.passes, self.pools)
+        """P-value of the hypothesis that every pass after the first has at least its stated noise.
+
+        It is the minimum over single passes, all passes together, and both sets of entries, with a Bonferroni
+        correction (see the module's docstring).
+        """
+        pairs = zip(self.passes[1:], self.pools[:-1], strict=True)  # a pass, and the pool of those before it
+        found = [_statistics(output, output.request, before) for output, before in pairs if output.request is not None]
+        tests: list[tuple[float, int]] = []
+        for of_passes in zip(*found, strict=True):
+            used = [(statistic, freedom) for statistic, freedom in of_passes if freedom > 0]
+            if len(used) > 1:
+                used.append((sum(statistic for statistic, _ in used), sum(freedom for _, freedom in used)))
+            tests += used
+        return min([1.0, *(len(tests) * float(special.chdtr(freedom, statistic)) for statistic, freedom in tests)])
 
     @property
     def exact(self) -> bool:
@@ -418,23 +425,6 @@ All entries detect missing noise in small tables; the accurate ones detect a fif
 where the noise of earlier passes dominates the other entries."""
 
 _ROUNDING = 2.0**-50  # relative rounding error of float64 differences
-
-
-def noise_p_value(passes: Sequence[PassOutput], pools: Sequence[Pool]) -> float:
-    """Return the p-value of the hypothesis that every pass after the first has at least its stated noise.
-
-    ``pools`` are those after each pass. The p-value is the minimum over single passes, all passes together, and both
-    sets of entries, with a Bonferroni correction.
-    """
-    pairs = zip(passes[1:], pools[:-1], strict=True)  # a pass, and the pool of those before it
-    found = [_statistics(output, output.request, before) for output, before in pairs if output.request is not None]
-    tests: list[tuple[float, int]] = []
-    for of_passes in zip(*found, strict=True):
-        used = [(statistic, freedom) for statistic, freedom in of_passes if freedom > 0]
-        if len(used) > 1:
-            used.append((sum(statistic for statistic, _ in used), sum(freedom for _, freedom in used)))
-        tests += used
-    return min([1.0, *(len(tests) * float(special.chdtr(freedom, statistic)) for statistic, freedom in tests)])
 
 
 def _statistics(output: PassOutput, request: PassRequest, before: Pool) -> list[tuple[float, int]]:
