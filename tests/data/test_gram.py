@@ -178,13 +178,11 @@ def test_rows_far_beyond_the_norm_have_the_same_bits_by_both_doors(size, norm, d
 
 
 def test_the_size_of_a_block_leaves_no_trace(monkeypatch):
-    from gaussmix.data import encode
-
     schema = SCHEMAS["bounds, norm"]
     X, Y = arrays(schema, 5000)
     reference = Moments.of_arrays([(X, Y)], schema)
     for size in (1, 100, 3000):
-        monkeypatch.setattr(encode, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(gram, "_ARRAY_BYTES", size)
         monkeypatch.setattr(gram, "_COLUMN_BYTES", size)
         monkeypatch.setattr(gram, "_LEAST_BATCH_ROWS", 7)
         assert same_bits(reference, Moments.of_arrays([(X, Y)], schema))

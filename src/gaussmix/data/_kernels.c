@@ -83,7 +83,7 @@ FAST static inline double clipped(double entry, double centre, double multiplier
     return value > limit ? limit : value;
 }
 
-/* Encode one row to integers, as encoder.ArrayEncoder does. Returns whether it is left out. */
+/* Encode one row to integers, as encode.BlockEncoder does. Returns whether it is left out. */
 FAST static inline int encode(const struct source *from, ptrdiff_t at, double *restrict row)
 {
     const ptrdiff_t d = from->d, entries = d + from->targets;

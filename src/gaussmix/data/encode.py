@@ -39,7 +39,6 @@ EXACT_ROWS = 2**12
 """Maximum number of rows whose Gram matrix is exact in float64: 2**12 * 2**40 < 2**53."""
 
 _UNIT = 2.0**FRACTION_BITS
-_BLOCK_BYTES = 3 * 2**18  # features of a block: they stay in the second-level cache
 _SHORT_ROW = 64
 """Number of entries below which broadcasting a row costs more than reading a tile of it."""
 _HUGE = 2.0**1000  # an entry that is mapped beyond is clipped before anything overflows
@@ -90,6 +89,28 @@ class BlockEncoder:
     def plain(cls, schema: Schema) -> BlockEncoder:
         """Return the encoder in units of the weights, without norm clipping or rounding, for predictions."""
         return cls(schema.units.centres, 1 / schema.units.scales, _limits(schema, float), schema.intercept)
+
+    def encode_arrays(self, X: Rows, Y: Rows) -> Floats:
+        """Return encoded rows of arrays, as `checked_arrays` returns them, in the best memory order."""
+        d, targets = X.shape[1], Y.shape[1]
+        width = 1 if row_major(X) and d < _SHORT_ROW else d  # columns of X at a time
+        out = np.empty((len(X), len(self.centre)), order="C" if row_major(X) and width > 1 else "F")
+        with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped
+            for name, array, first, most in (("X", X, 0, width), ("y", Y, d, 1)):
+                for own in pieces(array.shape[1], most):
+                    to, values = slice(first + own.start, first + own.stop), array[:, own]
+                    entries, limit = out[:, to], float(self.limits[to.start])  # the same for all entries of X
+                    if not _subtracted(entries, values, self.centre[to]) and not np.isfinite(values).all():
+                        raise DataError(
+                            f"{name} contains NaN or infinite values. Drop these rows, or replace the values by a rule "
+                            "that does not depend on the data (a declared bound, not the mean)."
+                        )
+                    np.multiply(entries, self.multiplier[to], out=entries)
+                    if math.isfinite(limit):  # otherwise only a norm is declared
+                        np.clip(entries, -limit, limit, out=entries)
+            out[:, d + targets :] = self.intercept
+            self.finish(out)
+        return out
 
     def finish(self, block: Floats) -> Floats:
         """Clip the norms of clamped and scaled rows, shape (n, m), and round them, in place; return their factors."""
@@ -142,81 +163,6 @@ def _limits(schema: Schema, entry: Callable[[float], float]) -> Floats:
         if not isinstance(column, Vector) or column.bounded:
             limits[list(schema.groups[name])] = entry(column.weight)
     return limits
-
-
-class ArrayEncoder:
-    """Cache-blocked encoder of arrays, for a schema of one vector X, then numbers y, then the intercept.
-
-    The bits are those of :class:`BlockEncoder`.
-
-    Attributes
-    ----------
-    m : int
-        Encoded columns.
-    block_rows : int
-        Rows that are best encoded at a time.
-    constants : tuple of three arrays (d + targets,)
-        Centre, multiplier and limit of every entry but the intercept.
-    norm_limit : float or None
-        Features whose squares add up to more are clipped, and the rest of their rows with them.
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        plan, self.d, self.m = BlockEncoder.of(schema), vector_and_numbers(schema), schema.n_columns
-        d, n_targets = self.d, self.m - self.d - bool(schema.intercept)
-        self.block_rows = min(EXACT_ROWS, max(_BLOCK_BYTES // (8 * d), 2 * self.m))
-        self.limit, self.intercept = float(plan.limits[0]), plan.intercept
-        self.bounded = math.isfinite(self.limit)
-        self.norm_limit = plan.norm_bounds[0].limit if plan.norm_bounds else None
-        constants = [values[: d + n_targets].copy() for values in (plan.centre, plan.multiplier, plan.limits)]
-        self.features = [values[np.newaxis, :d] for values in constants[:2]]
-        if self.bounded and d < _SHORT_ROW:
-            self.tiles = [np.tile(values, (self.block_rows, 1)) for values in self.features]
-        self.targets = [values[d:, np.newaxis].copy() for values in constants]
-        if not self.bounded:
-            constants[0][:d] = 0.0
-        self.constants = constants[0], constants[1], constants[2]
-
-    def encode(self, X: Rows, Y: Rows, rows: Floats) -> None:
-        """Encode up to ``block_rows`` rows into ``rows``, preferably in the memory order of X."""
-        others = np.empty((self.m - self.d, len(X)))  # targets and intercept, by column
-        others[Y.shape[1] :] = self.intercept
-        if Y.shape[1]:
-            _check_finite(Y, "y")
-            centre, multiplier, limit = self.targets
-            targets = others[: Y.shape[1]]
-            np.subtract(Y.T, centre, out=targets, dtype=np.float64)
-            np.multiply(targets, multiplier, out=targets)
-            np.clip(targets, -limit, limit, out=targets)
-        features = rows[:, : self.d]
-        mapped = features  # short rows are mapped in contiguous memory and written once
-        if self.d < _SHORT_ROW:
-            mapped = np.empty((len(X), self.d), order="C" if row_major(X) else "F")
-        self._map_features(X, mapped)
-        np.trunc(mapped, out=features)
-        if self.norm_limit is not None:
-            squares = squared_norms_of(features)
-            if not (squares <= self.norm_limit).all():  # also with NaN
-                _check_finite(X, "X")
-                others *= clip_vectors(features, squares, self.norm_limit)
-        np.trunc(others, out=others)
-        for j, values in enumerate(others):  # a strided column at a time: faster than short pieces of rows
-            rows[:, self.d + j] = values
-
-    def _map_features(self, X: Rows, out: Floats) -> None:
-        """Clamp and scale features without rounding. Entries without bounds may become NaN or infinite."""
-        if not self.bounded:
-            np.multiply(X, self.features[1][0, 0], out=out, dtype=np.float64)
-            return
-        centre, multiplier = self.features
-        if self.d < _SHORT_ROW and row_major(X):
-            centre, multiplier = (tile[: len(X)] for tile in self.tiles)
-        np.subtract(X, centre, out=out, dtype=np.float64)
-        # A sum is finite only if every term is. It may overflow, as a difference may: hence the second look.
-        if not math.isfinite(np.add.reduce(out, axis=None)):
-            _check_finite(X, "X")
-        np.multiply(out, multiplier, out=out)
-        np.clip(out, -self.limit, self.limit, out=out)
 
 
 def clip_vectors(part: Floats, totals: Floats, limit: float, starts: Integers | None = None) -> Floats:
@@ -288,12 +234,7 @@ def checked_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None) -> tuple[R
 def encode_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None = None) -> Floats:
     """Return encoded rows, ‖r‖ ≤ 1, shape (n, m). **Sensitive.** For tests, explicit sketches and likelihoods."""
     X, Y = checked_arrays(schema, X, Y)
-    plan = ArrayEncoder(schema)
-    rows = np.empty((len(X), plan.m))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for piece in pieces(len(X), plan.block_rows):
-            plan.encode(X[piece], Y[piece], rows[piece])
-    return rows / _UNIT
+    return BlockEncoder.of(schema).encode_arrays(X, Y) / _UNIT
 
 
 def pieces(n: int, rows: int) -> list[slice]:
@@ -315,14 +256,6 @@ def squared_norms_of(rows: Floats, starts: Integers | None = None) -> Floats:
     by_row_major = row_major(rows) and rows.shape[1] >= _SHORT_ROW
     squares = np.vecdot(rows, rows) if by_row_major else np.einsum("ij,ij->i", rows, rows)
     return np.asarray(squares if starts is None else np.add.reduceat(squares, starts))
-
-
-def _check_finite(array: Rows, name: str) -> None:
-    if not np.isfinite(array).all():
-        raise DataError(
-            f"{name} contains NaN or infinite values. Drop these rows, or replace the values by a rule that does not "
-            "depend on the data (a declared bound, not the mean)."
-        )
 
 
 _RULES = '"drop-row", "lower" or, for numbers, "indicator"'
@@ -436,10 +369,8 @@ def _write_numbers(
     out: Floats, name: str, column: Numeric | Boolean, array: pa.Array, centre: float, multiplier: float, limit: float
 ) -> None:
     values = numbers_of(name, column, array)
-    np.subtract(values, centre, out=out, dtype=np.float64)
-    # A sum is finite only if every term is: one pass, and nothing is written. It may overflow, hence the second look.
     absent = None
-    if not math.isfinite(np.add.reduce(out)):
+    if not _subtracted(out, values, centre):
         absent = ~np.isfinite(values)
         if column.missing == "error" and absent.any():
             raise _missing(name, _RULES)
@@ -449,6 +380,15 @@ def _write_numbers(
     np.clip(out, -limit, limit, out=out)
     if absent is not None:
         out[absent] = 0.0 if column.missing == "indicator" else -limit
+
+
+def _subtracted(out: Floats, values: Rows, centre: float | Floats) -> bool:
+    """Write values about their centre; return whether they are surely finite.
+
+    A sum is finite only if every term is: one pass, and nothing else is written. It may overflow, hence a second look.
+    """
+    np.subtract(values, centre, out=out, dtype=np.float64)
+    return math.isfinite(np.add.reduce(out, axis=None))
 
 
 def _write_vector(

@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,12 +49,10 @@ from gaussmix._types import Floats, Integers, Rows
 from gaussmix.data import kernels
 from gaussmix.data.encode import (
     EXACT_ROWS,
-    ArrayEncoder,
     BlockEncoder,
     complete_rows,
     encode_batch,
     pieces,
-    row_major,
     squared_norms_of,
 )
 from gaussmix.data.sampling import RowCache, Sample, SamplingKeys
@@ -66,6 +64,7 @@ LIMB_BITS = 2 * FRACTION_BITS
 FLUSHES_PER_CARRY = 2**10
 """Sums of at most 2**52 that can be added to a low limb: they stay below 2**63."""
 
+_ARRAY_BYTES = 3 * 2**18  # of a block of arrays that is encoded: it stays in the second-level cache
 _BLOCK_BYTES = 2**20  # smaller blocks cost more in calls than larger ones in cache misses
 _LEAST_BLOCK_ROWS = 64
 _COLUMN_BYTES = 2**25  # of encoded rows of a batch
@@ -481,14 +480,10 @@ def aggregate_arrays(
     query: Query[A],
     *,
     chosen: Integers | None = None,
-    plan: ArrayEncoder | None = None,
     threads: int | None = None,
 ) -> A:
-    """Aggregate blocks (X, Y) of rows as `encode.checked_arrays` returns them, or chosen positions in each block.
-
-    ``plan`` is the schema's encoder, where several queries share it.
-    """
-    plan = ArrayEncoder(schema) if plan is None else plan
+    """Aggregate blocks (X, Y) of rows as `encode.checked_arrays` returns them, or chosen positions in each block."""
+    plan = BlockEncoder.of(schema)
 
     def steps() -> Iterator[_Step]:
         for X, Y in blocks:
@@ -498,31 +493,26 @@ def aggregate_arrays(
                 cuts = [chosen[cut] for cut in cuts]
             yield cuts, functools.partial(_add_arrays, X=X, Y=Y, plan=plan), n > (_WORTH_THREADS - 1) * EXACT_ROWS
 
-    return _in_threads(query, plan.m, steps(), threads)
+    return _in_threads(query, schema.n_columns, steps(), threads)
 
 
 def _add_arrays(
-    aggregator: Query[Any], cuts: Iterable[slice | Integers], *, X: Rows, Y: Rows, plan: ArrayEncoder
+    aggregator: Query[Any], cuts: Iterable[slice | Integers], *, X: Rows, Y: Rows, plan: BlockEncoder
 ) -> None:
     """Encode and add pieces of the arrays, by a compiled function if available, otherwise by numpy."""
-    rows = None
-    if aggregator.compiled:
-        constants = (*plan.constants, plan.intercept)
-        rows = kernels.KernelInput.of_arrays(X, Y, constants, m=plan.m, norm_limit=plan.norm_limit)
-    order: Literal["C", "F"] = "C" if row_major(X) else "F"
-    with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
-        for cut in cuts:
-            left: slice | Integers = slice(None)
-            if rows is not None:
-                rows.select(cut)
-                left = aggregator.take(rows)
-                if not len(left):
-                    continue
-            rest_X, rest_Y = X[cut][left], Y[cut][left]
-            for piece in pieces(len(rest_X), min(plan.block_rows, aggregator.block_rows)):
-                encoded = np.empty((piece.stop - piece.start, plan.m), order=order)
-                plan.encode(rest_X[piece], rest_Y[piece], encoded)
-                aggregator.add(encoded)
+    m = len(plan.centre)
+    rows = kernels.KernelInput.of_arrays(X, Y, plan) if aggregator.compiled else None
+    in_cache = min(max(_ARRAY_BYTES // (8 * m), 2 * m), aggregator.block_rows)
+    for cut in cuts:
+        left: slice | Integers = slice(None)
+        if rows is not None:
+            rows.select(cut)
+            left = aggregator.take(rows)
+            if not len(left):
+                continue
+        rest_X, rest_Y = X[cut][left], Y[cut][left]
+        for piece in pieces(len(rest_X), in_cache):
+            aggregator.add(plan.encode_arrays(rest_X[piece], rest_Y[piece]))
 
 
 def aggregate_rows(blocks: Sequence[Floats], query: Query[A], m: int, *, threads: int | None = None) -> A:

@@ -24,7 +24,7 @@ from typing import Any, cast
 import numpy as np
 
 from gaussmix._types import Floats, Integers, Rows
-from gaussmix.data.encode import SHRINK
+from gaussmix.data.encode import SHRINK, BlockEncoder
 from gaussmix.data.transforms import ROW_UNIT, Transform
 
 _VERSION = 5  # as in the source
@@ -133,25 +133,24 @@ class KernelInput:
         return found
 
     @classmethod
-    def of_arrays(
-        cls, X: Rows, Y: Rows, constants: tuple[Floats, Floats, Floats, float], *, m: int, norm_limit: float | None
-    ) -> KernelInput | None:
+    def of_arrays(cls, X: Rows, Y: Rows, plan: BlockEncoder) -> KernelInput | None:
         """Wrap rows of arrays (·, d) and (·, targets), which are encoded; none before `select`.
 
-        ``constants`` are centre, multiplier and limits of d + targets entries, and the intercept before rounding;
-        ``norm_limit`` is that of `gaussmix.data.encode.ArrayEncoder`. None for arrays of another memory layout.
+        None for arrays of another memory layout. At most one norm is bounded, that of X.
         """
         if not (_by_rows(X) and _by_rows(Y)):
             return None
-        found, (centre, multiplier, limits, constant) = cls(m), constants
+        found = cls(len(plan.centre))
         there = found.structure
         there.d, there.targets = X.shape[1], Y.shape[1]
         there.stride, there.stride_Y = X.strides[0] // 8, Y.strides[0] // 8
-        there.centre, there.multiplier, there.limits = _address(centre), _address(multiplier), _address(limits)
-        there.constant = constant
-        there.norm_limit = math.inf if norm_limit is None else norm_limit
-        there.clipped_norm = 0.0 if norm_limit is None else math.sqrt(norm_limit) * SHRINK
-        found._referenced, found._addresses = (X, Y, centre, multiplier, limits), (_address(X), _address(Y))
+        constants = (plan.centre, plan.multiplier, plan.limits)
+        there.centre, there.multiplier, there.limits = map(_address, constants)
+        there.constant = plan.intercept
+        limit = plan.norm_bounds[0].limit if plan.norm_bounds else None
+        there.norm_limit = math.inf if limit is None else limit
+        there.clipped_norm = 0.0 if limit is None else math.sqrt(limit) * SHRINK
+        found._referenced, found._addresses = (X, Y, *constants), (_address(X), _address(Y))
         return found
 
     def select(self, selected: slice | Integers) -> None:

@@ -33,7 +33,6 @@ from gaussmix.data import contributions
 from gaussmix.data.contributions import GroupedUnits, PrivacyUnit, UnitBlock, Words
 from gaussmix.data.encode import (
     EXACT_ROWS,
-    ArrayEncoder,
     BlockEncoder,
     checked_arrays,
     complete_rows,
@@ -151,14 +150,14 @@ class ArrayRows(RowSource):
     def __init__(self, X: ArrayLike, Y: ArrayLike | None, schema: Schema, *, threads: int | None = None) -> None:
         self.schema = schema
         self._X, self._Y = checked_arrays(schema, X, Y)
-        self._plan, self._threads = ArrayEncoder(schema), threads
+        self._threads = threads
         self._keys: tuple[bytes, SamplingKeys, dict[int, Integers]] | None = None
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
         """Encode and aggregate the arrays."""
         chosen = None if sample is None else self._chosen(sample)
         blocks = [(self._X, self._Y)]
-        return aggregate_arrays(blocks, self.schema, query, chosen=chosen, plan=self._plan, threads=self._threads)
+        return aggregate_arrays(blocks, self.schema, query, chosen=chosen, threads=self._threads)
 
     def _chosen(self, sample: Sample) -> Integers:
         """Return the positions of a sample. The sampling keys of one release are computed once."""
