@@ -424,7 +424,9 @@ class Schema:
         return json.dumps(declared, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     def __eq__(self, other: object) -> bool:
-        return self._canonical == other._canonical if isinstance(other, Schema) else NotImplemented
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self is other or self._canonical == other._canonical
 
     def __hash__(self) -> int:
         return hash(self._canonical)

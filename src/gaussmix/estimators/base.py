@@ -30,12 +30,11 @@ from gaussmix.data.columns import Boolean, Numeric, Vector
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import ArrayRows, RowSource, SummedRows
-from gaussmix.data.schema import Schema
+from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.ledger import Budget, Ledger
 from gaussmix.mechanism.release import Passes, Prepared, prepare
-from gaussmix.models.design import Problem, Response
-from gaussmix.models.linear import feature_indices
+from gaussmix.models.design import Problem
 from gaussmix.models.release import Release
 from gaussmix.releases.certificate import Certificate, Condition
 from gaussmix.releases.preconditioning import Likelihood
@@ -52,6 +51,7 @@ __all__ = [
     "Released",
     "Weighting",
     "coefficients",
+    "encoded_columns",
     "moments_shape",
     "named",
     "summed_rows",
@@ -428,18 +428,22 @@ def summed_rows(estimator: Any, moments: Moments, schema: Schema) -> RowSource:
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Results
+def encoded_columns(schema: Schema) -> tuple[list[int], list[int]]:
+    """Return the encoded columns of features and intercept, and those of the targets."""
+    features = [*schema.groups[FEATURES], *schema.groups.get(INTERCEPT, ())]
+    return features, [schema.groups[name][0] for name in schema.columns if name != FEATURES]
+
+
 def coefficients(schema: Schema, theta: Floats, scale: float | None = None) -> tuple[Floats, Floats]:
     """Return coefficients (targets, features) and intercepts (targets,) in the user's units, from θ in encoded ones.
 
     With ``scale`` the response has no unit of its own: θ is multiplied by it, and not centred.
     """
-    targets = [name for name in schema.columns if name != FEATURES]
-    features = feature_indices(schema, targets, None)
-    coefs, intercepts = [], []
+    features, targets = encoded_columns(schema)
+    units, coefs, intercepts = schema.units, [], []
     for target, column in zip(targets, theta.T, strict=True):
-        own = Response.of(schema, target)
-        size, centre = (own.scale, own.centre) if scale is None else (scale, 0.0)
-        coef, intercept = schema.units.coefficients(features, column, centre=centre, scale=size)
+        size, centre = (float(units.scales[target]), float(units.centres[target])) if scale is None else (scale, 0.0)
+        coef, intercept = units.coefficients(features, column, centre=centre, scale=size)
         coefs.append(list(coef.values()))
         intercepts.append(intercept)
     return np.array(coefs), np.array(intercepts)

@@ -23,8 +23,16 @@ from gaussmix.data.arrays import read_targets, shape_of
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
-from gaussmix.estimators.base import FEATURES, Draw, LinearRegressor, Released, Weighting, named, target_names
-from gaussmix.models.linear import feature_indices
+from gaussmix.estimators.base import (
+    FEATURES,
+    Draw,
+    LinearRegressor,
+    Released,
+    Weighting,
+    encoded_columns,
+    named,
+    target_names,
+)
 from gaussmix.models.release import Release
 from gaussmix.models.results import Estimand, Named, Summary, summarise
 from gaussmix.releases.certificate import Certificate
@@ -38,10 +46,8 @@ class _SeveralTargetsError(ArgumentError, AttributeError):
 
 def least_squares(release: Release) -> Floats:
     """Return θ of all targets on features and intercept in encoded units, (p, targets)."""
-    schema = release.schema
-    targets = [name for name in schema.columns if name != FEATURES]
-    responses = np.eye(schema.n_columns)[:, [schema.groups[name][0] for name in targets]]
-    return release.statistic.solve(feature_indices(schema, targets, None), responses)
+    features, targets = encoded_columns(release.schema)
+    return release.statistic.solve(features, np.eye(release.schema.n_columns)[:, targets])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -834,16 +834,10 @@ def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0, ma
     if not passes:
         return [1.0]
     mu = account.mu * math.sqrt(1 - STEPS_SHARE) if steps else account.mu
-    early, histogram = (
-        _rate(needed, mu, rows) for needed in (max(SAMPLE_ROWS * m**1.5, HISTOGRAM_ROWS), HISTOGRAM_ROWS)
-    )
+    needed = (max(SAMPLE_ROWS * m**1.5, HISTOGRAM_ROWS), HISTOGRAM_ROWS)
+    early, histogram = (max(number / mu, LEAST_ROWS) / max(rows, 1.0) for number in needed)
+    early, histogram = (rate if rate <= LARGEST_RATE else 1.0 for rate in (early, histogram))
     return [1.0, *[histogram, early] * (passes - 2), histogram, 1.0]
-
-
-def _rate(needed: float, mu: float, rows: float) -> float:
-    """Return the rate of a sample of ``needed``/μ rows, at least `LEAST_ROWS`; 1 if sampling saves too little."""
-    rate = max(needed / mu, LEAST_ROWS) / max(rows, 1.0)
-    return rate if rate <= LARGEST_RATE else 1.0
 
 
 def accounts_for(
