@@ -8,7 +8,7 @@ of the largest entry. :mod:`gaussmix.data.marginals` proves the sensitivities.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.numerics import root_down
 from gaussmix.accounting.parameters import Neighbours
-from gaussmix.data.columns import Numeric, set_field
+from gaussmix.data.columns import Numeric
 from gaussmix.data.marginals import CellLayout, MarginalQuery, base_schema, cells_of
 from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.errors import ArgumentError
@@ -41,22 +41,22 @@ class MarginalPlan:
     max_contributions : int
         Contribution bound j of a privacy unit; 1 for rows.
     neighbours : {"add-remove", "replace-one"}
-    schema : Schema
-        The base schema, whose columns are counted and summed.
-    cells : CellLayout
-        The public cells.
     """
 
     declared: Schema
     tables: tuple[tuple[str, str], ...] = ()
     max_contributions: int = 1
     neighbours: Neighbours = "add-remove"
-    schema: Schema = field(init=False, compare=False, repr=False)
-    cells: CellLayout = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        set_field(self, "schema", base_schema(self.declared))
-        set_field(self, "cells", cells_of(self.schema, weight=self.declared.weight, tables=self.tables))
+    @cached_property
+    def schema(self) -> Schema:
+        """The base schema, whose columns are counted and summed."""
+        return base_schema(self.declared)
+
+    @cached_property
+    def cells(self) -> CellLayout:
+        """The public cells."""
+        return cells_of(self.schema, weight=self.declared.weight, tables=self.tables)
 
     @property
     def query(self) -> MarginalQuery:
