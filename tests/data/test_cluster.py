@@ -386,3 +386,68 @@ def test_features_of_units_on_spark(spark):
     wanted = gm.per_unit(columns, unit="unit", **features).to_arrow()
     assert sorted(map(tuple, found.collect())) == sorted(tuple(row.values()) for row in wanted.to_pylist())
     assert moments_on_cluster(found, {"visits": [0, 99]}).sums().n == wanted.num_rows
+
+
+# ------------------------------------------------------------------------------------------------------ privacy units
+UNIT_SCHEMA = {"day": [0, 9], "cost": [0, 99]}
+
+
+def unit_table(kind=float):
+    """900 rows of 40 units; some ids of floats are -0.0."""
+    rng = np.random.default_rng(1)
+    units = (rng.integers(0, 40, 900) * rng.choice([-1, 1], 900)).astype(kind)
+    if kind is float:
+        units[units == 0] *= rng.choice([-1.0, 1.0], (units == 0).sum())
+    return {"unit": units, "day": rng.integers(0, 9, 900).astype(float), "cost": rng.integers(0, 99, 900).astype(float)}
+
+
+def unit_results(data, unit, key=bytes(range(32))):
+    """All statistics of a release with a privacy unit, under a fixed key."""
+    rows = rows_of(data, UNIT_SCHEMA, unit=unit, new_key=lambda: key)
+    m = rows.schema.n_columns
+    transform = Transform.nearest(np.linalg.qr(np.random.default_rng(0).standard_normal((m, m)))[0] * 7.0)
+    moments = rows.moments()
+    sums = rows.mapped(transform, 20.0), rows.mapped(transform, 20.0, Sample.seeded(0.3, 0))
+    counts = rows.counts([transform], [np.geomspace(1, 100, 9)])[0]
+    arrays = [moments.gram(), *(array for own in sums for array in (own.high, own.low)), counts]
+    return [*map(np.asarray, arrays), np.array(rows.unit_counts())]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("bounding", ["scale", "sample"])
+@pytest.mark.parametrize("kind", [float, int])
+def test_privacy_units_on_dask_give_the_same_bits(bounding, kind):
+    dd = pytest.importorskip("dask.dataframe")
+    import pandas as pd
+
+    table, unit = unit_table(kind), gm.PrivacyUnit("unit", 7, bounding)
+    frame = dd.from_pandas(pd.DataFrame(table), npartitions=5)
+    for found, wanted in zip(unit_results(frame, unit), unit_results(table, unit), strict=True):
+        assert np.array_equal(found, wanted)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("bounding", ["scale", "sample"])
+def test_privacy_units_on_spark_give_the_same_bits(spark, bounding):
+    import pandas as pd
+
+    table, unit = unit_table(), gm.PrivacyUnit("unit", 7, bounding)
+    frame = spark.createDataFrame(pd.DataFrame(table)).repartition(5)
+    for found, wanted in zip(unit_results(frame, unit), unit_results(table, unit), strict=True):
+        assert np.array_equal(found, wanted)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_release_with_privacy_units_on_dask():
+    dd = pytest.importorskip("dask.dataframe")
+    import pandas as pd
+
+    frame = dd.from_pandas(pd.DataFrame(unit_table(int)), npartitions=3)
+    unit = gm.PrivacyUnit("unit", 3)
+    release = gm.release(frame, UNIT_SCHEMA, epsilon=1.0, delta=1e-6, privacy_unit=unit)
+    assert release.certificate.privacy_unit == unit
+    with pytest.raises(gm.errors.ArgumentError, match="sorted_by_unit has no effect on Dask and Spark"):
+        rows_of(frame, UNIT_SCHEMA, ReadOptions(sorted_by_unit=True), unit=unit, new_key=lambda: bytes(32))
+    missing = dd.from_pandas(pd.DataFrame(unit_table(int)).assign(unit=None).astype({"unit": object}), npartitions=2)
+    with pytest.raises(gm.errors.DataError, match="has missing values"):
+        rows_of(missing, UNIT_SCHEMA, unit=unit, new_key=lambda: bytes(32)).moments()

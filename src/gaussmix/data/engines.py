@@ -320,10 +320,13 @@ class ClusterTable(Table):
     ordered, computed = False, True
 
     @abstractmethod
-    def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
+    def sum_partitions(
+        self, columns: list[str], build: Callable[[Any, int], A], empty: A, *, by: str | None = None
+    ) -> A:
         """Return Σ build(partition, its number), in one job.
 
-        ``build`` is sent to the workers with all that it holds; ``empty`` takes its place for empty partitions.
+        ``build`` is sent to the workers with all that it holds; ``empty`` takes its place for empty partitions. With
+        ``by`` rows with the same value in that column are in one partition.
         """
 
     @abstractmethod
@@ -375,11 +378,13 @@ class DaskTable(ClusterTable):
     def _has_arrays(self) -> bool:
         return isinstance(self._data, tuple)
 
-    def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
+    def sum_partitions(
+        self, columns: list[str], build: Callable[[Any, int], A], empty: A, *, by: str | None = None
+    ) -> A:
         """Return the sum over partitions, computed by a tree of tasks."""
         from dask.delayed import delayed
 
-        parts = self._partitions(columns)
+        parts = self._partitions(columns) if by is None else list(self._shuffled(by, columns).to_delayed())
         of_part = delayed(functools.partial(_build, build=build, empty=empty), pure=False)
         add = delayed(operator.add, pure=False)
         sums = [of_part(part, number) for number, part in enumerate(parts)]
@@ -405,6 +410,12 @@ class DaskTable(ClusterTable):
 
     def by_unit(self, unit: str, columns: list[str], build: Callable[[Any], pa.RecordBatchReader]) -> Any:
         """Return a data frame, after a shuffle by unit."""
+        run, shuffled = functools.partial(_frame_build, build=build), self._shuffled(unit, columns)
+        found = shuffled.map_partitions(run, meta=run(shuffled._meta))
+        return _computed(found.persist, "The Dask collection")
+
+    def _shuffled(self, unit: str, columns: list[str]) -> Any:
+        """Return some columns of the data frame, with the rows of each unit in one partition."""
         if self._has_arrays:
             raise ArgumentError("A privacy unit needs names and types of columns. Pass a Dask data frame.")
         names = list(dict.fromkeys([unit, *columns]))
@@ -412,9 +423,7 @@ class DaskTable(ClusterTable):
         frame = self._data[names]
         if frame[unit].dtype.kind == "f":  # -0.0 and 0.0 are one unit
             frame = frame.assign(**{unit: frame[unit].astype("int64")})
-        run = functools.partial(_frame_build, build=build)
-        found = frame.shuffle(on=unit).map_partitions(run, meta=run(frame._meta))
-        return _computed(found.persist, "The Dask collection")
+        return frame.shuffle(on=unit)
 
     def arrow_schema(self) -> pa.Schema:
         """Return names and types of the columns, without reading rows."""
@@ -473,20 +482,15 @@ class SparkTable(ClusterTable):
 
     def by_unit(self, unit: str, columns: list[str], build: Callable[[Any], pa.RecordBatchReader]) -> Any:
         """Return a data frame, after a shuffle by unit, with a local checkpoint."""
-        from pyspark.sql import functions
         from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
         names = list(dict.fromkeys([unit, *columns]))
         check_columns(list(self._data.columns), names, "the table")
         self._examine()
-        wanted = self._data.select(*map(_spark_name, names))
-        key = functions.col(_spark_name(unit))
-        if dict(wanted.dtypes)[unit] in ("float", "double"):  # -0.0 and 0.0 are one unit
-            key = key.cast("bigint")
+        wanted = _shuffled(self._data.select(*map(_spark_name, names)), unit)
         empty = pa.RecordBatch.from_pylist([], to_arrow_schema(wanted.schema))
         schema = from_arrow_schema(build(iter([empty])).schema)
-        partitions = int(wanted.sparkSession.conf.get("spark.sql.shuffle.partitions"))
-        found = wanted.repartition(partitions, key).mapInArrow(functools.partial(_spark_rows, build=build), schema)
+        found = wanted.mapInArrow(functools.partial(_spark_rows, build=build), schema)
         return _computed(found.localCheckpoint, "The Spark data frame")
 
     def _examine(self) -> None:
@@ -508,13 +512,15 @@ class SparkTable(ClusterTable):
                 "one row of the result."
             )
 
-    def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
+    def sum_partitions(
+        self, columns: list[str], build: Callable[[Any, int], A], empty: A, *, by: str | None = None
+    ) -> A:
         """Return the sum over partitions by one job with one result per partition.
 
         A task counts once however often it was run. A job for every partition (``toLocalIterator``) would recompute
         lost partitions, which may then hold rows of another one if the order of the table is not fixed. A shuffle of
         the results could do the same. The number of partitions is checked, except with Spark Connect, which does not
-        report it.
+        report it. A shuffle by unit puts a row into a partition by its own value, whenever it is repeated.
         """
         data = self._data
         check_columns(list(data.columns), columns, "the table")
@@ -523,6 +529,8 @@ class SparkTable(ClusterTable):
 
         def collected() -> tuple[list[Any], int | None]:
             wanted = data.select(*map(_spark_name, columns))
+            if by is not None:
+                wanted = _shuffled(wanted, by)
             sums = wanted.mapInArrow(run, "part int, sums binary")
             if type(sums).__module__.startswith("pyspark.sql.connect"):
                 return sums.collect(), None
@@ -540,6 +548,16 @@ class SparkTable(ClusterTable):
 
 def _spark_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def _shuffled(data: Any, unit: str) -> Any:
+    """Return a data frame in which the rows of each unit are in one partition, whatever Spark optimises."""
+    from pyspark.sql import functions
+
+    key = functions.col(_spark_name(unit))
+    if dict(data.dtypes)[unit] in ("float", "double"):  # -0.0 and 0.0 are one unit
+        key = key.cast("bigint")
+    return data.repartition(int(data.sparkSession.conf.get("spark.sql.shuffle.partitions")), key)
 
 
 def _spark_rows(

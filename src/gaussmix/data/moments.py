@@ -14,6 +14,7 @@ True
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -149,12 +150,13 @@ class Moments:
         privacy_unit : PrivacyUnit, optional
             As in :func:`gaussmix.release`. Each unit must be in one of the merged parts only.
         """
-        from gaussmix.data.rows import TableRows, UnitRows  # which sum their rows into moments
+        from gaussmix.data.rows import TableRows, rows_of  # which sum their rows into moments
 
         declared = Schema.of(schema)
         if privacy_unit is not None:
             check.instance(PrivacyUnit, privacy_unit=privacy_unit).check_schema(declared)
-            with closing(UnitRows(data, declared, privacy_unit, reading, key=os.urandom(32))) as rows:
+            new_key = functools.partial(os.urandom, 32)
+            with closing(rows_of(data, declared, reading, unit=privacy_unit, new_key=new_key)) as rows:
                 return rows.moments()
         if reading is not None and reading.sorted_by_unit:
             raise ArgumentError("sorted_by_unit requires a privacy unit. Declare it or omit sorted_by_unit.")

@@ -242,11 +242,6 @@ class UnitRows(RowSource):
         self.schema, self._key = schema, key
         self.unit: PrivacyUnit = unit
         self.table = open_table(data, options)
-        if isinstance(self.table, ClusterTable):
-            raise ArgumentError(
-                "Dask and Spark tables do not support a privacy unit. Write the table to Parquet files and pass "
-                "their directory."
-            )
         self.is_computed = self.table.computed
         self._is_sorted = self.table.options.sorted_by_unit
         self._grouped: GroupedUnits | None = None
@@ -351,21 +346,35 @@ class ClusterRows(RowSource):
 
     Sampling keys belong to a partition and a position in it, and are fresh for every pass: an engine that
     computes a partition again may put its rows in another order. Persist the table, or every pass recomputes it.
+
+    With a privacy unit the engine brings the rows of each unit together, by a shuffle in every pass, and workers bound
+    their contributions as `UnitRows` does, with the same key: the result has the same bits.
     """
 
     is_computed = True
 
-    def __init__(self, table: ClusterTable, schema: Schema) -> None:
-        self.schema, self._table = schema, table
+    def __init__(
+        self, table: ClusterTable, schema: Schema, unit: PrivacyUnit | None = None, key: bytes | None = None
+    ) -> None:
+        if table.options.sorted_by_unit:
+            raise ArgumentError("sorted_by_unit has no effect on Dask and Spark tables. Omit it.")
+        self.schema, self.unit, self._table, self._key = schema, unit, table, key
         self._readings = _Readings()
+        self._counts: tuple[int, int] | None = None
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
         """Aggregate every partition on its worker."""
-        fresh = None if sample is None else sample.fresh(self._readings.number)
-        known = self._readings
-        build = functools.partial(_aggregate_part, schema=self.schema, query=query, sample=fresh, key=known.key)
-        empty = _Counted(query.aggregator(self.schema.n_columns).result(), 0, 0)
-        found = self._table.sum_partitions(list(self.schema.columns), build, empty)
+        known, schema, unit = self._readings, self.schema, self.unit
+        columns, by = list(schema.columns), None
+        if unit is not None:  # a unit is in a sample by its own id, wherever its rows are
+            columns, by = [*columns, unit.column], unit.column
+        elif sample is not None:
+            sample = sample.fresh(known.number)
+        build = functools.partial(
+            _aggregate_part, schema=schema, query=query, sample=sample, key=known.key, unit=unit, unit_key=self._key
+        )
+        empty = _Counted(query.aggregator(schema.n_columns).result(), 0, 0)
+        found = self._table.sum_partitions(columns, build, empty, by=by)
         if known.number and (found.rows, found.digest) != (known.rows, known.digest):
             raise DataError(CHANGED)
         expected = self._table.options.expected_rows
@@ -374,12 +383,19 @@ class ClusterRows(RowSource):
         if not found.rows:
             raise DataError("The table has no rows. Check the query or filter.")
         known.number, known.rows, known.digest = known.number + 1, found.rows, found.digest
+        self._counts = found.units, found.unit_rows
         result: A = found.result
         return result
 
+    def unit_counts(self) -> tuple[int, int]:
+        """Return the number of units, and of their rows (at most j per unit), after a pass. **Sensitive**."""
+        if self.unit is None or self._counts is None:
+            raise ArgumentError("Units must be counted after the first pass.")
+        return self._counts
+
     def recoded(self, schema: Schema) -> RowSource:
         """Return the same table under another schema. It must not have changed."""
-        found = ClusterRows(self._table, schema)
+        found = ClusterRows(self._table, schema, self.unit, self._key)
         found._readings = self._readings
         return found
 
@@ -389,24 +405,44 @@ class ClusterRows(RowSource):
 
 @dataclass(frozen=True, repr=False)
 class _Counted(Summable):
-    """A result, and the number and digest of all rows of the source, including those not in the sample."""
+    """A result, and the number and digest of all rows of the source, including those not in the sample.
+
+    With a privacy unit also the numbers of units and of their rows that count.
+    """
 
     result: Any
     rows: int
     digest: int
+    units: int = 0
+    unit_rows: int = 0
 
     def __add__(self, other: _Counted) -> _Counted:
-        return _Counted(self.result + other.result, self.rows + other.rows, (self.digest + other.digest) % 2**64)
+        counts = self.units + other.units, self.unit_rows + other.unit_rows
+        digest = (self.digest + other.digest) % 2**64
+        return _Counted(self.result + other.result, self.rows + other.rows, digest, *counts)
 
 
 def _aggregate_part(
-    part: Any, number: int, *, schema: Schema, query: Query[Any], sample: Sample | None, key: bytes
+    part: Any,
+    number: int,
+    *,
+    schema: Schema,
+    query: Query[Any],
+    sample: Sample | None,
+    key: bytes,
+    unit: PrivacyUnit | None,
+    unit_key: bytes | None,
 ) -> _Counted:
-    """Aggregate one partition, on a worker."""
-    rows = TableRows(part, schema)
-    rows.table.key = key
-    result = rows.aggregate(query, None if sample is None else sample.part(number))
-    return _Counted(result, rows.table.rows, rows.table.digest)
+    """Aggregate one partition, on a worker. With a privacy unit it has all rows of its units."""
+    if unit is None or unit_key is None:
+        rows = TableRows(part, schema)
+        rows.table.key = key
+        result = rows.aggregate(query, None if sample is None else sample.part(number))
+        return _Counted(result, rows.table.rows, rows.table.digest)
+    with closing(UnitRows(part, schema, unit, key=unit_key)) as whole:
+        whole.table.key = key
+        result = whole.aggregate(query, sample)
+        return _Counted(result, whole.table.rows, whole.table.digest, *whole.unit_counts())
 
 
 class SummedRows(RowSource):
@@ -484,6 +520,9 @@ def rows_of(
     if unit is not None:
         if new_key is None:
             raise ArgumentError("new_key is required with a privacy unit.")
-        return UnitRows(data, declared, unit, options, key=new_key())
+        table = open_table(data, options)
+        if isinstance(table, ClusterTable):
+            return ClusterRows(table, declared, unit, new_key())
+        return UnitRows(table, declared, unit, key=new_key())
     table = open_table(data, options)
     return ClusterRows(table, declared) if isinstance(table, ClusterTable) else TableRows(table, declared)
