@@ -31,7 +31,7 @@ import re
 import weakref
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,15 @@ from randomgen import ChaCha
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LEAST_SIGMA, NATURAL_BITS
+from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, ArgumentTypeError, MissingPackageError
 from gaussmix.releases.certificate import SECURE
 
 __all__ = [
+    "ALONE",
     "SEEDED",
+    "Exact",
+    "Parties",
     "add_noise",
     "describe",
     "discrete_gaussian",
@@ -159,6 +163,36 @@ except Exception as error:  # OpenDP's own exception type, if the library cannot
 
 Exact = NDArray[np.object_]
 Progress = Callable[[int, int], None]
+
+
+class Parties(Protocol):
+    """Who adds up and who draws the noise of a release: the only difference between one curator and several sites."""
+
+    def agree(self, question: str, *public: Transform | Floats | float) -> None:
+        """Begin a question: all parties must ask it with the same public parameters."""
+
+    def share(self, sigma: float) -> float:
+        """Return the σ of the noise that this party draws, of a total σ."""
+
+    def total(self, noisy: Exact) -> Exact:
+        """Return the sum of the noisy sums of all parties. The argument is private only once it has been added up."""
+
+
+class _Alone:
+    """One curator, who has all rows and draws all noise."""
+
+    def agree(self, question: str, *public: Transform | Floats | float) -> None:
+        pass
+
+    def share(self, sigma: float) -> float:
+        return sigma
+
+    def total(self, noisy: Exact) -> Exact:
+        return noisy
+
+
+ALONE: Parties = _Alone()
+"""One curator."""
 
 _CHUNK = 2**12  # draws between two calls of a progress callback: about 80 ms
 

@@ -41,7 +41,16 @@ from gaussmix.data.rows import RowSource
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS
 from gaussmix.errors import ArgumentError
-from gaussmix.mechanism.noise import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
+from gaussmix.mechanism.noise import (
+    ALONE,
+    Exact,
+    Parties,
+    add_noise,
+    discrete_gaussian,
+    exact_integers,
+    symmetric_noise,
+    to_floats,
+)
 from gaussmix.models.classification import plan_step
 from gaussmix.releases.marginals import MarginalPlan, Marginals
 from gaussmix.releases.preconditioning import (
@@ -73,6 +82,7 @@ def draw_passes(
     likelihood: Likelihood | None = None,
     keys: Sample | None = None,
     marginals: Marginals | None = None,
+    parties: Parties = ALONE,
     progress: bool = False,
 ) -> Transcript:
     """Draw all passes of a release, then all steps on a likelihood.
@@ -93,14 +103,17 @@ def draw_passes(
         Sampling keys drawn for this release only, under which the first pass cached rows. Default: drawn from ``rng``.
     marginals : Marginals, optional
         Marginals drawn before the first pass was read (`draw_marginals`), under the same account.
+    parties : Parties
+        Who adds up and who draws: one curator, or one of several sites (:mod:`gaussmix.mechanism.sites`).
     progress : bool
         Show a progress bar on a terminal if the noise takes long to draw.
     """
-    draw, schema = _Draw(account, rng, progress=progress), rows.schema
+    draw, schema = _Draw(account, rng, parties, progress=progress), rows.schema
     steps = 0 if likelihood is None else likelihood.steps
     budgets = budgets_of(account, steps, marginals=marginals is not None)
     mu = budgets.passes if len(budgets.passes) == 1 else budgets.passes[1:]
     most = 1 if rows.unit is None else rows.unit.max_contributions
+    parties.agree("Pass 1", *mu, most)
     output = PassOutput(draw.matrix(first.sums(), mu[0], most=most), mu[0])
     outputs = [output]
     if len(mu) > 1:
@@ -117,12 +130,14 @@ def draw_passes(
             q, histogram = 2 * number - 1, plan_histogram(known)
             transforms = [metric.transform for metric in histogram.metrics]
             words = f"Pass {number + 1} of {passes}, row norms"
+            parties.agree(words, *transforms, *histogram.edges, rates[q])
             found = rows.counts(transforms, histogram.edges, sample=samples[q], describe=words)
             seen = tuple(count / rates[q] for count in draw.histograms(found, mu[q]))
             return plan_pass(known, histogram, seen)
 
         def output_of(number: int, request: PassRequest) -> Floats:
             p, words = 2 * number, f"Pass {number + 1} of {passes}"
+            parties.agree(words, request.metric.transform, request.clip, rates[p])
             sums = rows.mapped(request.metric.transform, request.clip, sample=samples[p], describe=words)
             output = PassOutput(draw.matrix(sums, mu[p]), mu[p], request, rates[p], rates[p - 1])
             outputs.append(output)
@@ -135,14 +150,20 @@ def draw_passes(
 
 
 def draw_marginals(
-    exact: MarginalSums, plan: MarginalPlan, account: LatticeAccount, rng: np.random.Generator
+    exact: MarginalSums,
+    plan: MarginalPlan,
+    account: LatticeAccount,
+    rng: np.random.Generator,
+    *,
+    parties: Parties = ALONE,
 ) -> Marginals:
     """Return noisy marginals. :mod:`gaussmix.data.marginals` proves the sensitivities."""
     mu = budgets_of(account, marginals=True).marginals
     if mu is None:
         raise ArgumentError("The account has no part for marginals.")
     of_counts, of_sums = plan.noise_mu(mu)
-    draw, most = _Draw(account, rng, progress=False), plan.max_contributions
+    draw, most = _Draw(account, rng, parties, progress=False), plan.max_contributions
+    parties.agree("Marginals", of_counts, of_sums, most)
     counts = draw.vector(exact.counts, of_counts, most=most)
     sums = draw.vector(np.concatenate([exact.sums, exact.squares]), of_sums, most=most, unit_bits=2 * FRACTION_BITS)
     first = len(exact.sums)
@@ -169,6 +190,7 @@ def _with_steps(
     for number, (mu, weight_mu) in enumerate(budgets, 1):
         request = plan_step(transcript, target, mu)
         words = f"Step {number} of {len(budgets)}"
+        draw.parties.agree(words, request.transform, request.clip)
         found = rows.gradient(request.transform, label, request.clip, describe=words)
         (weight,) = draw.vector(np.array([found.weight]), weight_mu)
         step = StepOutput(request, draw.vector(found.gradient, mu), float(weight), mu, weight_mu)
@@ -191,10 +213,16 @@ def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
 
 
 class _Draw:
-    """Add noise to exact sums on the lattice of an account. The results of its methods are private."""
+    """Add noise to exact sums on the lattice of an account. The results of its methods are private.
 
-    def __init__(self, account: LatticeAccount, rng: np.random.Generator, *, progress: bool) -> None:
+    σ is that of the released sum. Each party draws its share of it, and the parties add up their noisy sums.
+    """
+
+    def __init__(
+        self, account: LatticeAccount, rng: np.random.Generator, parties: Parties = ALONE, *, progress: bool
+    ) -> None:
         self.bits, self.refinement, self.rng, self.progress = account.bits, account.refinement, rng, progress
+        self.parties = parties
 
     def matrix(self, sums: ExactSums, mu: float, *, most: int = 1) -> Floats:
         """Return a noisy Gram matrix of sensitivity ``most``: noise most/μ on the diagonal, most/(√2 μ) off it."""
@@ -202,12 +230,12 @@ class _Draw:
         with _bar(shown=self.progress and len(exact) > _MANY_COLUMNS) as bar:
             noise = symmetric_noise(
                 len(exact),
-                diagonal=diagonal_sigma(mu, self.bits, rows=most),
-                off_diagonal=off_diagonal_sigma(mu, self.bits, rows=most),
+                diagonal=self.parties.share(diagonal_sigma(mu, self.bits, rows=most)),
+                off_diagonal=self.parties.share(off_diagonal_sigma(mu, self.bits, rows=most)),
                 rng=self.rng,
                 progress=bar,
             )
-        return to_floats(add_noise(exact, noise), self.bits)
+        return self._released(exact, noise)
 
     def histograms(self, found: Sequence[Integers], mu: float) -> list[Floats]:
         """Return counts with noise √J/μ: a row, or a privacy unit, is in one bin of each of J histograms."""
@@ -217,11 +245,16 @@ class _Draw:
     def vector(self, sums: Integers, mu: float, *, most: int = 1, unit_bits: int = FRACTION_BITS) -> Floats:
         """Return noisy sums, in units of 2^-unit_bits, with sensitivity ``most`` in norm: noise most/μ."""
         exact = np.asarray(sums.astype(object) << (self.bits - unit_bits), dtype=object)
-        noise = discrete_gaussian(len(sums), sigma=diagonal_sigma(mu, self.bits, rows=most), rng=self.rng)
-        return to_floats(add_noise(exact, noise), self.bits)
+        return self._released(exact, self._noise(len(sums), mu, most))
 
     def counts(self, counts: Integers, mu: float, *, most: int = 1) -> Floats:
         """Return noisy counts of sensitivity ``most``: noise most/μ."""
         exact = np.asarray(counts.astype(object) << self.bits, dtype=object)
-        noise = discrete_gaussian(len(counts), sigma=diagonal_sigma(mu, self.bits, rows=most), rng=self.rng)
-        return to_floats(add_noise(exact, noise), self.bits)
+        return self._released(exact, self._noise(len(counts), mu, most))
+
+    def _noise(self, count: int, mu: float, most: int) -> Integers:
+        sigma = self.parties.share(diagonal_sigma(mu, self.bits, rows=most))
+        return discrete_gaussian(count, sigma=sigma, rng=self.rng)
+
+    def _released(self, exact: Exact, noise: Integers) -> Floats:
+        return to_floats(self.parties.total(add_noise(exact, noise)), self.bits)

@@ -41,7 +41,7 @@ from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
@@ -51,6 +51,7 @@ from gaussmix._version import __version__
 from gaussmix.accounting.accounts import Account, NonPrivate
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma
 from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller, warn_if_weak
+from gaussmix.accounting.sites import Sites, joint_account
 from gaussmix.data.columns import Numeric
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.marginals import MarginalSums, has_marginals
@@ -71,7 +72,7 @@ from gaussmix.errors import (
 from gaussmix.ledger import Budget, Ledger
 from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
-from gaussmix.mechanism.noise import describe, generator, secure_generator
+from gaussmix.mechanism.noise import ALONE, Parties, describe, generator, secure_generator
 from gaussmix.mechanism.passes import draw_marginals, draw_passes
 from gaussmix.models.release import Release
 from gaussmix.releases.certificate import (
@@ -82,6 +83,7 @@ from gaussmix.releases.certificate import (
     SECURE,
     Certificate,
     Condition,
+    conditions_of_sites,
 )
 from gaussmix.releases.file import check_name
 from gaussmix.releases.marginals import MarginalPlan
@@ -96,6 +98,7 @@ from gaussmix.releases.preconditioning import (
 from gaussmix.releases.transcript import PassOutput, Transcript
 
 __all__ = [
+    "Joint",
     "OneDraw",
     "Passes",
     "Prepared",
@@ -133,10 +136,11 @@ def accounts_of(
     steps: int = 0,
     unit: PrivacyUnit | None = None,
     marginals: MarginalPlan | None = None,
+    sites: Sites | None = None,
 ) -> Accounts:
     """Return the accounts with the least noise for a budget; None for an infinite ε. Nothing is spent.
 
-    Marginals are drawn with several passes only.
+    Marginals are drawn with several passes only. With ``sites``, the account is that of the total noise of all sites.
     """
     if budget.is_infinite:
         return None, None
@@ -146,7 +150,7 @@ def accounts_of(
     found: list[LatticeAccount] = []
     for number in (1, AUTOMATIC_PASSES) if passes == "auto" else (check.positive_integer(passes=passes),):
         try:
-            found.append(_account(budget, number, schema, steps, unit, marginals if number > 1 else None))
+            found.append(_account(budget, number, schema, steps, unit, marginals if number > 1 else None, sites))
         except BudgetUnmetError:  # the smallest parts of a very small or very large budget fit no lattice
             if not found or (marginals is not None and marginals.tables):
                 raise
@@ -154,7 +158,13 @@ def accounts_of(
 
 
 def _account(
-    budget: Budget, passes: int, schema: Schema, steps: int, unit: PrivacyUnit | None, plan: MarginalPlan | None
+    budget: Budget,
+    passes: int,
+    schema: Schema,
+    steps: int,
+    unit: PrivacyUnit | None,
+    plan: MarginalPlan | None,
+    sites: Sites | None,
 ) -> LatticeAccount:
     """Return the account of a number of passes.
 
@@ -166,7 +176,11 @@ def _account(
     shares, coordinates = releases_of(
         schedule_of(passes), schema.n_columns, steps=steps, persons=unit is not None, marginals=cells
     )
-    account = budget.lattice_account(shares=shares, coordinates=coordinates)
+    if sites is None:
+        account = budget.lattice_account(shares=shares, coordinates=coordinates)
+    else:
+        pair = cast(float, budget.epsilon), cast(float, budget.delta)
+        account = joint_account(*pair, sites, shares=shares, coordinates=coordinates, neighbours=budget.relation)
     if account.row_bits < FRACTION_BITS:
         raise BudgetUnmetError(
             f"epsilon={account.epsilon!r} is too small for a release: the noise would dominate any table. Increase "
@@ -215,20 +229,30 @@ def certify(
     conditions: Sequence[Condition] = (),
     unit: PrivacyUnit | None = None,
     charged: Charged | None = None,
+    joint: Joint | None = None,
 ) -> Certificate:
     """Return the certificate of a release, with all conditions of its guarantee.
 
     ``charged`` is the ledger in which the release was recorded, whose budget covers all of its releases, and the entry.
+    The certificate of a joint release is the same at every site: identifier and time are those of the agreement, and it
+    names no ledger.
     """
     epsilon, delta = budget
-    recorded: dict[str, Any] = {"release": uuid.uuid4().hex}
+    recorded: dict[str, Any] = {
+        "release": uuid.uuid4().hex,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sites": None,
+    }
     if charged is not None:
         ledger, entry = charged
-        recorded = {"release": entry.release, "ledger": ledger.fingerprint, "entry": entry.id}
+        recorded |= {"release": entry.release, "ledger": ledger.fingerprint, "entry": entry.id}
         recorded["reservation"] = ledger.reservation
+    if joint is not None:
+        recorded |= {"release": joint.release, "time": joint.time, "sites": joint.sites}
     generator = SECURE if math.isinf(epsilon) else describe(rng)
     found = [*[LEDGER_BUDGET] * (charged is not None), *conditions]
-    found += [PERSONS_APART] * (unit is not None)
+    sites = recorded["sites"]
+    found += [PERSONS_APART] * (unit is not None) if sites is None else conditions_of_sites(sites, unit)
     found += [ROWS_PUBLIC] * (n_rows is not None)
     found += [NOT_PROTECTED] * math.isinf(epsilon)
     found += [SEED_KNOWN] * (generator != SECURE)
@@ -242,7 +266,6 @@ def certify(
         generator=generator,
         conditions=tuple(found),
         version=__version__,
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
         privacy_unit=unit,
         **recorded,
     )
@@ -266,6 +289,25 @@ def interruptions_wait() -> Iterator[None]:
             signal.signal(number, handler)
         for signalled in dict.fromkeys(received):
             os.kill(os.getpid(), signalled)
+
+
+class Joint(Parties, Protocol):
+    """One of several sites, or their curator (:mod:`gaussmix.mechanism.sites`, :mod:`gaussmix.mechanism.exchange`)."""
+
+    @property
+    def sites(self) -> Sites | None:
+        """The number of sites and what they assume; None if they trust a curator."""
+
+    @property
+    def release(self) -> str:
+        """Identifier of the joint release, the same at every site."""
+
+    @property
+    def time(self) -> str:
+        """Time of the agreement."""
+
+    def begin(self, account: LatticeAccount, *, file: Path | None) -> None:
+        """Meet the other sites and charge this site's ledger. Nothing computed from rows is sent before."""
 
 
 class OneDraw:
@@ -355,6 +397,8 @@ class Prepared:
         Marginals drawn before the first of several passes.
     thresholds : "auto" or dict
         Thresholds for top-coding: computed from the marginals, or declared.
+    joint : Joint or None
+        The other sites, if the release is of rows at several sites.
     """
 
     schema: Schema
@@ -370,6 +414,7 @@ class Prepared:
     unit: PrivacyUnit | None = None
     marginals: MarginalPlan | None = None
     thresholds: Literal["auto"] | dict[str, tuple[float, float]] = field(default_factory=dict)
+    joint: Joint | None = None
     _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
@@ -383,7 +428,7 @@ class Prepared:
         """
         check_rows(rows, self.schema, self.unit)
         protects = self.account is not None and describe(self.rng) == SECURE
-        if protects and self.budget.ledger is None:
+        if protects and self.budget.ledger is None and self.joint is None:
             warn_if_released_before(origins)
         account = self._account_for(rows)
         several = account is not None and len(account.noise_mu) > 1
@@ -406,8 +451,8 @@ class Prepared:
             if account is None:
                 gram = rows.moments() if moments is None else moments
                 return self._written(nonprivate_release(gram, made_by=self.made_by, declared=self.schema))
-            with nullcontext() if several else interruptions_wait():
-                # Several passes take long and can be interrupted; the budget is then lost.
+            with nullcontext() if several or self.joint is not None else interruptions_wait():
+                # Several passes, and other sites, take long and can be interrupted; the budget is then lost.
                 private = self._drawn(rows, moments, exact, account, stack, keys=keys, progress=progress)
                 with interruptions_wait():
                     return self._written(private)
@@ -434,11 +479,15 @@ class Prepared:
         ``moments`` are sums that were read already, and ``exact`` those of marginals; ``keys`` are sampling keys under
         which the first pass caches rows for later ones.
         """
-        file = None if self.output is None else self.output.path
-        charged = self.budget.charge(account, file=file, privacy_unit=None if self.unit is None else self.unit.column)
-        marginals = None
+        file, joint, charged = None if self.output is None else self.output.path, self.joint, None
+        if joint is not None:
+            joint.begin(account, file=file)
+        else:
+            unit = None if self.unit is None else self.unit.column
+            charged = self.budget.charge(account, file=file, privacy_unit=unit)
+        parties, marginals = ALONE if joint is None else joint, None
         if exact is not None and self.marginals is not None:
-            marginals = draw_marginals(exact, self.marginals, account, self.rng)
+            marginals = draw_marginals(exact, self.marginals, account, self.rng, parties=parties)
             thresholds = marginals.thresholds() if self.thresholds == "auto" else self.thresholds
             rows = self._coded(rows, thresholds, stack)
         transcript = draw_passes(
@@ -449,6 +498,7 @@ class Prepared:
             likelihood=self.likelihood,
             keys=keys,
             marginals=marginals,
+            parties=parties,
             progress=progress,
         )
         certificate = certify(
@@ -459,9 +509,10 @@ class Prepared:
             budget=(account.epsilon, account.delta),
             neighbours=account.neighbours,
             n_rows=self.n_rows,
-            conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
+            conditions=(*self.conditions, *[ROW_BY_ROW] * (rows.is_computed and joint is None)),
             unit=rows.unit,
             charged=charged,
+            joint=joint,
         )
         return Release(transcript, certificate)
 
@@ -513,6 +564,7 @@ def prepare(
     topcode: Topcode = None,
     tables: Sequence[tuple[str, str]] = (),
     marginals: bool = False,
+    joint: Joint | None = None,
 ) -> Prepared:
     """Check all declarations and return a release that is ready except for the rows.
 
@@ -538,6 +590,8 @@ def prepare(
         As in :func:`gaussmix.release`.
     marginals : bool
         Whether marginals are released, if there are several passes and no column is a vector.
+    joint : Joint, optional
+        The other sites of a joint release. Its ledger is charged instead of the budget's.
     """
     refuse_lone_force(out, force=force)
     thresholds = _thresholds(topcode, schema)
@@ -563,7 +617,8 @@ def prepare(
         )
     if tables and (plan is None or passes == 1):
         raise ArgumentError("tables requires several passes and a schema without vector columns.")
-    account, single = accounts_of(budget, passes, schema, steps=steps, unit=unit, marginals=plan)
+    sites = None if joint is None else joint.sites
+    account, single = accounts_of(budget, passes, schema, steps=steps, unit=unit, marginals=plan, sites=sites)
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
     output = None if out is None else _reserved(out, schema, account, budget.ledger, likelihood, plan, force=force)
@@ -581,6 +636,7 @@ def prepare(
         unit,
         plan,
         thresholds,
+        joint,
     )
 
 

@@ -26,6 +26,7 @@ from gaussmix.accounting.accounts import (
 )
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
+from gaussmix.accounting.sites import Sites
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.data.contributions import ONE_ROW, PrivacyUnit
 from gaussmix.data.schema import Schema, stored_schema
@@ -42,6 +43,7 @@ __all__ = [
     "SECURE",
     "Certificate",
     "Condition",
+    "conditions_of_sites",
 ]
 
 SECURE = "chacha20-os"
@@ -97,7 +99,26 @@ ROW_BY_ROW = Condition(
     "the table is the result of a query, a lazy frame or a stream, and each row of the source affects at most one row "
     "of the result (scans, filters, projections and unions only).",
 )
+SITES_FOLLOW = Condition(
+    False,
+    "sites follow the protocol (secret sharing is secure against passive adversaries), and no adversary breaks the TLS "
+    "connections between them. The time that a site takes is not protected.",
+)
 ROWS_PUBLIC = Condition(False, "the number of rows was declared public; the guarantee does not cover changes to it.")
+
+
+def conditions_of_sites(sites: Sites, unit: PrivacyUnit | None) -> tuple[Condition, ...]:
+    """Return the conditions of a guarantee for several sites without a trusted curator."""
+    whose = ONE_ROW if unit is None else "no individual has rows under two values of the privacy unit; one unit"
+    places = "one site" if sites.sites_per_person == 1 else f"at most {sites.sites_per_person} sites"
+    return (
+        Condition(False, f"{whose} is at {places}."),
+        Condition(
+            False,
+            f"at least {sites.number - sites.colluding} of {sites.number} sites drew their noise and kept it secret.",
+        ),
+        SITES_FOLLOW,
+    )
 
 
 @dataclass(frozen=True)
@@ -139,6 +160,9 @@ class Certificate:
         The ledger's reservation for all of its releases, from which (ε, δ) is computed. None without a ledger.
     privacy_unit : PrivacyUnit or None
         The privacy unit; None for row-level privacy.
+    sites : Sites or None
+        The sites of a joint release without a trusted curator. (ε, δ) holds against any t of them together; the account
+        is that of the total noise.
     """
 
     made_by: str
@@ -156,6 +180,7 @@ class Certificate:
     entry: int = 0
     reservation: BudgetCap | None = None
     privacy_unit: PrivacyUnit | None = None
+    sites: Sites | None = None
 
     def __post_init__(self) -> None:
         self.verify()
@@ -182,6 +207,7 @@ class Certificate:
         if claims:
             _check_against_schema(self)
             _check_against_ledger(self)
+            _check_against_sites(self)
 
     @property
     def mechanism(self) -> str:
@@ -220,6 +246,20 @@ class Certificate:
         return "ChaCha20, keyed with operating-system entropy"
 
     @property
+    def site_words(self) -> tuple[str, ...]:
+        """The guarantee against outsiders and against colluding sites; empty without sites."""
+        sites, account = self.sites, self.account
+        if sites is None or not isinstance(account, LatticeAccount):
+            return ()
+        t = sites.colluding
+        together = f"any {t} of the {sites.number} sites together" if t > 1 else f"any one of the {sites.number} sites"
+        return (
+            f"against outsiders: ({sites.outsider_epsilon(account):.3g}, {self.delta:g}), "
+            f"μ = {sites.outsider_mu(account):.4g} (Gaussian DP)",
+            f"against {together}: ({self.epsilon:g}, {self.delta:g}), μ = {sites.mu(account):.4g} (Gaussian DP)",
+        )
+
+    @property
     def covers_ledger(self) -> bool:
         """Whether (ε, δ) covers all releases of a ledger together."""
         return LEDGER_BUDGET in self.conditions
@@ -243,16 +283,23 @@ class Certificate:
         plain["schema"] = self.schema.to_dict()
         plain["conditions"] = [asdict(condition) for condition in self.conditions]
         plain["privacy_unit"] = None if self.privacy_unit is None else self.privacy_unit.to_dict()
+        if self.sites is None:  # most releases have one curator, and their files say nothing about sites
+            del plain["sites"]
+        else:
+            plain["sites"] = asdict(self.sites)
         return plain
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Certificate:
         """Read the output of :meth:`to_dict`. The keys must match exactly."""
-        plain = dict(stored)
+        plain = {"sites": None, **stored}
         _check_keys(cls, plain)
         plain["schema"] = stored_schema(plain["schema"])
         plain["account"] = _account(plain["account"])
         plain["privacy_unit"] = None if plain["privacy_unit"] is None else PrivacyUnit.of(plain["privacy_unit"])
+        if plain["sites"] is not None:
+            _check_keys(Sites, plain["sites"])
+            plain["sites"] = Sites(**plain["sites"])
         if plain["reservation"] is not None:
             _check_keys(BudgetCap, plain["reservation"])
             plain["reservation"] = BudgetCap(**plain["reservation"])
@@ -281,6 +328,8 @@ class Certificate:
         """Return μ and the power of the optimal membership-inference attack; nothing without a guarantee."""
         if not isinstance(self.account, LatticeAccount) or not self.is_private:
             return []
+        if self.sites is not None:
+            return [f"  {line}" for line in self.site_words]
         alone = "this release alone: " if self.covers_ledger else ""
         return [
             f"  {alone}μ = {self.account.mu:.4g} (Gaussian DP); membership-inference power "
@@ -296,7 +345,7 @@ def _check_against_schema(certificate: Certificate) -> None:
             raise NotPrivateError(
                 "The certificate has a privacy unit, but its column is released or the mechanism is row-level only."
             )
-        if PERSONS_APART not in certificate.conditions:
+        if certificate.sites is None and PERSONS_APART not in certificate.conditions:
             raise NotPrivateError("The certificate has a privacy unit but lacks the condition that units are disjoint.")
     if isinstance(account, ObjectivePerturbationAccount):
         X = next(iter(schema.columns))
@@ -319,6 +368,18 @@ def _check_against_ledger(certificate: Certificate) -> None:
         verify_claim(reserved, certificate.account, ledger=certificate.ledger, claim=claim)
 
 
+def _check_against_sites(certificate: Certificate) -> None:
+    """Reject a joint release whose noise does not protect against colluding sites, or that lacks a condition."""
+    sites, account = certificate.sites, certificate.account
+    if sites is None:
+        return
+    if not isinstance(account, LatticeAccount) or certificate.ledger:
+        raise NotPrivateError("A joint release of several sites must have discrete Gaussian noise and no ledger.")
+    sites.verify(account)
+    if not set(conditions_of_sites(sites, certificate.privacy_unit)) <= set(certificate.conditions):
+        raise NotPrivateError("The certificate names several sites but lacks a condition of their guarantee.")
+
+
 def _check_types(certificate: Certificate) -> None:
     for name in ("made_by", "neighbours", "generator", "version", "time", "release", "ledger"):
         if not isinstance(getattr(certificate, name), str):
@@ -335,6 +396,8 @@ def _check_types(certificate: Certificate) -> None:
         raise ArgumentTypeError("reservation must be a BudgetCap or None.")
     if not isinstance(certificate.privacy_unit, PrivacyUnit | None):
         raise ArgumentTypeError("privacy_unit must be a PrivacyUnit or None.")
+    if not isinstance(certificate.sites, Sites | None):
+        raise ArgumentTypeError("sites must be a Sites or None.")
     if not re.fullmatch(r"[0-9a-f]{32}", certificate.release):
         raise ArgumentError("release must be 32 hexadecimal digits.")
     if not re.fullmatch(r"(?:[0-9a-f]{64})?", certificate.ledger):
@@ -343,7 +406,7 @@ def _check_types(certificate: Certificate) -> None:
         raise ArgumentError("entry must be an integer ≥ 1 with a ledger and 0 without one.")
 
 
-def _check_keys(kind: type[Account] | type[Certificate] | type[BudgetCap], stored: Mapping[str, Any]) -> None:
+def _check_keys(kind: type[Account | Certificate | BudgetCap | Sites], stored: Mapping[str, Any]) -> None:
     """Reject stored values with missing or extra keys: a default must not stand in for a missing value."""
     if set(stored) != {field.name for field in fields(kind)}:
         raise ArgumentError(f"its keys do not match {kind.__name__}")
