@@ -45,11 +45,13 @@ if TYPE_CHECKING:
         OutputError,
         OutputExistsError,
         OutputFolderError,
+        SiteError,
     )
     from gaussmix.estimators.linear import LinearRegression
     from gaussmix.estimators.logistic import LogisticRegression
     from gaussmix.ledger.budget import Budget
     from gaussmix.ledger.ledger import Ledger
+    from gaussmix.mechanism import sites
     from gaussmix.mechanism.bounds import propose_bounds
     from gaussmix.mechanism.release import release
     from gaussmix.models.bounds import Proposal
@@ -94,6 +96,7 @@ __all__ = [
     "ReadOptions",
     "Release",
     "Schema",
+    "SiteError",
     "Vector",
     "__version__",
     "accounting",
@@ -113,10 +116,11 @@ __all__ = [
     "per_unit",
     "propose_bounds",
     "release",
+    "sites",
     "sum",
 ]
 
-_ROOMS = ("accounting", "baselines", "errors", "paper")
+_ROOMS = {name: name for name in ("accounting", "baselines", "errors", "paper")} | {"sites": "mechanism.sites"}
 _HOMES = {
     "Boolean": "data.columns",
     "Budget": "ledger.budget",
@@ -158,7 +162,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import a public name on first access."""
     if name in _ROOMS:
-        return importlib.import_module(f"gaussmix.{name}")
+        return importlib.import_module(f"gaussmix.{_ROOMS[name]}")
     if name not in __all__:
         raise AttributeError(f"module 'gaussmix' has no attribute {name!r}")
     found = getattr(importlib.import_module(f"gaussmix.{_HOMES.get(name, 'errors')}"), name)

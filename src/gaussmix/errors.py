@@ -19,6 +19,7 @@ exception                   raised for                                          
 `DataError`                 invalid rows, or files of rows                       `ValueError`
 `DataTypeError`             a column of the wrong type                           `ValueError`, `TypeError`
 `BudgetExceededError`       a release that exceeds a ledger's remaining budget   `ValueError`
+`SiteError`                 another site that is missing, disagrees or stopped   `RuntimeError`
 `LedgerError`               a file that cannot be used as a ledger               `RuntimeError`
 `LedgerDamagedError`        a damaged or edited ledger                           `LedgerError`
 `DamagedError`              a damaged or edited release, moments file or ledger  `ValueError`
@@ -49,6 +50,7 @@ __all__ = [
     "OutputError",
     "OutputExistsError",
     "OutputFolderError",
+    "SiteError",
 ]
 
 
@@ -112,6 +114,10 @@ class BudgetExceededError(GaussmixError, ValueError):
 
 class LedgerError(GaussmixError, RuntimeError):
     """A file cannot be used as a ledger. Nothing may be released through it."""
+
+
+class SiteError(GaussmixError, RuntimeError):
+    """Another site of a joint release is missing, disagrees, or stopped."""
 
 
 class DamagedError(GaussmixError, ValueError):

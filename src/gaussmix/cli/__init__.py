@@ -35,6 +35,7 @@ _COMMANDS = {
     "plan": "report",
     "ledger": "ledger",
     "account": "report",
+    "sites": "sites",
     "demo": "demo",
 }
 """Module of each command, in the order shown by --help."""
@@ -66,5 +67,5 @@ def main() -> None:
     \b
     Exit codes: 0 success, 1 interrupted or out of memory, 2 invalid arguments,
     3 data do not match the schema or cannot be read, 4 budget exceeded,
-    5 damaged or not private.
+    5 damaged or not private, 6 another site is missing, disagrees or stopped.
     """  # noqa: D301 - click wants the character

@@ -49,6 +49,7 @@ NOT_PRIVATE = 5
 EXIT_CODES: dict[tuple[type[Exception], ...], int] = {
     (errors.BudgetExceededError,): 4,
     (errors.NotPrivateError, errors.DamagedError, errors.LedgerError): NOT_PRIVATE,
+    (errors.SiteError,): 6,
     (errors.DataError,): 3,
     (errors.GaussmixError, OSError, ImportError): 2,
 }

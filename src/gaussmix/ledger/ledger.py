@@ -226,6 +226,7 @@ class Ledger:
         note: str = "",
         file: str | os.PathLike[str] | None = None,
         privacy_unit: str | None = None,
+        release: str | None = None,
     ) -> Entry:
         """Record a release. Its noise may be drawn only after this method has returned.
 
@@ -242,6 +243,9 @@ class Ledger:
             (:func:`gaussmix.report.verify.entry_state`).
         privacy_unit : str, optional
             The privacy unit that μ refers to; it must be the ledger's.
+        release : str, optional
+            Identifier of the release, 32 hexadecimal digits, if it is known already. Default: a random one. An
+            identifier can be recorded once only.
 
         Raises
         ------
@@ -258,9 +262,12 @@ class Ledger:
 
         def record(connection: Statements) -> Entry:
             room, count, last = self._room(connection)
+            if release is not None and any(entry.release == release for entry in contents(connection)[1]):
+                raise ArgumentError(f"The release {release} is already recorded in this ledger.")
             if reasons := refusal(room, mu=mu, delta_slack=delta_slack):
                 raise _exceeded(reasons, room)
-            entry = Entry(count + 1, datetime.now(UTC), mu, delta_slack, note, uuid.uuid4().hex, named)
+            own = uuid.uuid4().hex if release is None else release
+            entry = Entry(count + 1, datetime.now(UTC), mu, delta_slack, note, own, named)
             append(connection, last, [entry])
             return entry
 
@@ -281,7 +288,15 @@ class Ledger:
         arguments are those of :meth:`spend`. Noise may be drawn only after this method has returned.
         """
         cost = _cost(self._reserved, account, failures)
-        return self.spend(**cost, note=note, file=file, privacy_unit=privacy_unit)
+        return self.spend(
+            mu=cost["mu"], delta_slack=cost["delta_slack"], note=note, file=file, privacy_unit=privacy_unit
+        )
+
+    def check_fits(self, *, mu: float = 0.0, delta_slack: float = 0.0) -> None:
+        """Reject a release that does not fit now. Nothing is spent, and another process may spend the rest first."""
+        room = self.remaining()
+        if reasons := refusal(room, mu=mu, delta_slack=delta_slack):
+            raise _exceeded(reasons, room)
 
     def check_privacy_unit(self, privacy_unit: str | None) -> None:
         """Reject a release with another privacy unit: for units with j rows, a row-level μ becomes jμ."""

@@ -15,6 +15,7 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.ledger import Entry
 from gaussmix.models.release import Release
+from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.file import check_signature, read_bytes, release_id
 
 __all__ = ["STATES", "Verdict", "entry_state", "verdict_on", "verify"]
@@ -35,8 +36,11 @@ class Verdict:
     sentence: str
     epsilon: float | None = None  # as certified, if the file can be read
     delta: float | None = None
-    computed_delta: float | None = None  # at the certified ε, recomputed and rounded up
+    computed_delta: float | None = (
+        None  # at the certified ε, recomputed and rounded up; for sites, if t of them collude
+    )
     release: str = ""  # random identifier
+    outsider_epsilon: float | None = None  # of several sites: against whoever sees the release only
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sentence", plain(self.sentence))
@@ -84,8 +88,11 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
         "epsilon": certificate.epsilon,
         "delta": certificate.delta,
         "release": certificate.release,
-        "computed_delta": account.spent_delta if isinstance(account, LatticeAccount) else None,
+        "computed_delta": _computed_delta(certificate),
+        "outsider_epsilon": None,
     }
+    if certificate.sites is not None and isinstance(account, LatticeAccount):
+        found["outsider_epsilon"] = certificate.sites.outsider_epsilon(account)
     if math.isinf(certificate.epsilon):
         return Verdict("void", f"{path} is not private: it contains sums over the rows without noise.", **found)
     if not certificate.is_private:
@@ -94,8 +101,17 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
     pair = f"({certificate.epsilon:g}, {certificate.delta:g})"
     whose = f" for {certificate.privacy_unit}" if certificate.privacy_unit is not None else ""
     signed = "" if key is None else f" It is signed by {key}."
-    words = f"{path} is {pair}-differentially private{whose}, as certified.{signed}"
+    sites = "".join(f" {line[0].upper()}{line[1:]}." for line in certificate.site_words)
+    words = f"{path} is {pair}-differentially private{whose}, as certified.{sites}{signed}"
     return Verdict("true", words, **found)
+
+
+def _computed_delta(certificate: Certificate) -> float | None:
+    """Return δ at the certified ε, recomputed from the noise; for several sites, from the noise of all but t."""
+    account = certificate.account
+    if not isinstance(account, LatticeAccount):
+        return None
+    return account.spent_delta if certificate.sites is None else certificate.sites.delta(account)
 
 
 STATES = {

@@ -1,0 +1,229 @@
+"""``gaussmix sites``: joint releases of rows at several sites without a trusted curator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gaussmix._files import refuse_suffix, write_whole
+from gaussmix._text import json_text
+from gaussmix.accounting.parameters import NEIGHBOURS
+from gaussmix.cli.exits import Command, echo, echo_json
+from gaussmix.cli.options import (
+    FORCE,
+    INPUT_FILE,
+    JSON,
+    UNIT,
+    Sources,
+    out_option,
+    schema_option,
+    table_options,
+    unit_of,
+)
+from gaussmix.errors import ArgumentError
+from gaussmix.mechanism.mpc import make_keys
+from gaussmix.mechanism.sites import TIMEOUT, Study, common_environment, default_keys
+from gaussmix.mechanism.sites import run as run_site
+
+__all__ = ["sites"]
+
+_STUDY = click.argument("file", metavar="STUDY", type=INPUT_FILE)
+_SITE = click.option("--site", type=int, required=True, help="Number of this site in the study, from 1.")
+_KEYS = click.option(
+    "--keys", type=click.Path(file_okay=False, path_type=Path), help="Folder of keys. Default: STUDY.keys."
+)
+
+
+@click.group()
+def sites() -> None:
+    """Joint releases of rows at several sites that do not trust one curator.
+
+    \b
+    1. gaussmix sites new ... -o study.toml       once; all sites agree on the file
+    2. gaussmix sites plan study.toml             the guarantee and its price
+    3. gaussmix sites keys study.toml --site 2    at every site; send site2.crt to all others
+    4. gaussmix sites run study.toml --site 2 rows.parquet --ledger local.ledger -o joint.release.parquet
+    """  # noqa: D301 - click wants the character
+
+
+@sites.command(cls=Command)
+@schema_option(required=True)
+@click.option("--name", required=True, help="Name of the study.")
+@click.option("--site", "addresses", multiple=True, required=True, help="A site as NAME=HOST:PORT. Repeatable.")
+@click.option("--epsilon", "-e", type=float, required=True, help="ε against colluding sites.")
+@click.option("--delta", "-d", type=float, required=True, help="δ against colluding sites, for example 1e-6.")
+@click.option("--colluding", "-t", type=int, required=True, help="Number of sites that may collude.")
+@click.option("--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True)
+@click.option(
+    "--sites-per-person", type=int, default=1, show_default=True, help="Sites at which a privacy unit may have rows."
+)
+@click.option("--formula", help="Formula of columns and terms to release.")
+@click.option("--weight", help="Column of row weights.")
+@click.option("--passes", type=int, default=4, show_default=True, help="Number of passes over the data, 1 to 4.")
+@click.option("--topcode/--no-topcode", default=True, help="Code heavy-tailed numbers to thresholds.")
+@click.option("--table", "tables", multiple=True, help="Two columns A,B whose cross-table is counted. Repeatable.")
+@click.option("--row-by-row", is_flag=True, help="Sites may read queries in which a row affects at most one row.")
+@click.option("--timeout", type=float, default=TIMEOUT, show_default=True, help="Seconds to wait for other sites.")
+@UNIT[0]
+@UNIT[1]
+@out_option("TOML file of the study.", required=True)
+@FORCE
+def new(
+    schema_file: Path,
+    addresses: tuple[str, ...],
+    tables: tuple[str, ...],
+    privacy_unit: str | None,
+    max_contributions: int | None,
+    out: Path,
+    force: bool,
+    **study: Any,
+) -> None:
+    """Write a study: schema, budget, sites and their addresses, to be agreed on by all sites.
+
+    \b
+    gaussmix sites new --name Hospitals --schema patients.toml -e 1 -d 1e-6 --colluding 1 \\
+        --site North=10.0.0.1:7001 --site South=10.0.0.2:7001 --site West=10.0.0.3:7001 -o study.toml
+    """  # noqa: D301 - click wants the character
+    refuse_suffix(out, own=(".toml",), kind="a study")
+    pairs = [tuple(columns.split(",")) for columns in tables]
+    if any(len(pair) != 2 for pair in pairs):
+        raise click.UsageError("--table must name two columns, as in --table A,B.")
+    made = Study.new(
+        schema=schema_file,
+        addresses=_addresses(addresses),
+        tables=[(pair[0], pair[1]) for pair in pairs],
+        privacy_unit=unit_of(privacy_unit, max_contributions),
+        **study,
+    )
+    made.account()  # a budget that cannot be met is found here
+    write_whole(out, made.to_toml().encode(), force=force)
+    echo(f"wrote {out}: hash {made.hash}", err=True)
+    echo(made.price_words, err=True)
+
+
+def _addresses(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in given:
+        name, separator, address = item.partition("=")
+        if not separator or name in found:
+            raise click.UsageError("--site must be NAME=HOST:PORT, with a different name for each site.")
+        found[name] = address
+    return found
+
+
+@sites.command(cls=Command)
+@_STUDY
+@JSON
+def plan(file: Path, as_json: bool) -> None:
+    """Print the guarantee of a study and its price. Reads no rows and spends nothing."""
+    study = Study.read(file)
+    account, found = study.account(), study.sites
+    values = {
+        "study": study.hash,
+        "sites": found.number,
+        "colluding": found.colluding,
+        "sites_per_person": found.sites_per_person,
+        "epsilon": study.epsilon,
+        "delta": study.delta,
+        "mu": found.mu(account),
+        "outsider_epsilon": found.outsider_epsilon(account),
+        "outsider_mu": found.outsider_mu(account),
+        "noise_ratio": found.price,
+        "privacy_unit": None if study.privacy_unit is None else study.privacy_unit.to_dict(),
+        "passes": study.passes,
+    }
+    if as_json:
+        echo_json(values)
+        return
+    echo(f"study {study.name}: hash {study.hash}")
+    for number, peer in enumerate(study.peers, 1):
+        echo(f"  site {number}: {peer.name}, {peer.host}:{peer.port}")
+    together = "any one site" if found.colluding == 1 else f"any {found.colluding} sites together"
+    echo(f"against {together}: ({study.epsilon:g}, {study.delta:g}), μ = {values['mu']:.4g} (charged to each ledger)")
+    echo(
+        f"against outsiders: ({values['outsider_epsilon']:.3g}, {study.delta:g}), μ = {values['outsider_mu']:.4g} "
+        "(Gaussian DP)"
+    )
+    echo(f"price: {study.price_words}")
+    echo("Compare the hash with the other sites. Nothing was read or spent.", err=True)
+
+
+@sites.command(cls=Command)
+@_STUDY
+@_SITE
+@_KEYS
+def keys(file: Path, site: int, keys: Path | None) -> None:
+    """Make the key of this site for one study. Send the .crt file to all other sites, and never the .key file."""
+    study = Study.read(file)
+    if not 1 <= site <= len(study.peers):
+        raise ArgumentError(f"site must be from 1 to {len(study.peers)}, got {site}.")
+    written = make_keys(default_keys(file) if keys is None else keys, site, study.release)
+    echo(f"wrote {written}: send it to all other sites and put theirs next to it", err=True)
+
+
+@sites.command(cls=Command)
+@_STUDY
+@_SITE
+@_KEYS
+@click.option("--ledger", type=INPUT_FILE, required=True, help="Ledger of this site's rows, which is charged.")
+@click.option("--listen", help="HOST:PORT to listen on, if it differs from the address in the study.")
+@click.option(
+    "--state", type=click.Path(file_okay=False, path_type=Path), help="Folder of noisy sums. Default: at the ledger."
+)
+@out_option("Release file, ending in .parquet.", required=True)
+@JSON
+@FORCE
+@table_options(aggregates=True)
+def run(
+    sources: Sources,
+    file: Path,
+    site: int,
+    keys: Path | None,
+    ledger: Path,
+    listen: str | None,
+    state: Path | None,
+    out: Path,
+    as_json: bool,
+    force: bool,
+) -> None:
+    """Take part in a joint release with the rows of this site. All sites run this at the same time.
+
+    The ledger is charged when all sites have agreed on the study. If the run is interrupted, repeat it at all sites
+    with the same ledger: it continues at no further cost.
+
+    \b
+    gaussmix sites run study.toml --site 2 patients.parquet --ledger local.ledger -o joint.release.parquet
+    """  # noqa: D301 - click wants the character
+    _restart_with_common_bits()
+    with sources.opened(out=out, others=[file, ledger]) as data:
+        private = run_site(
+            file,
+            data,
+            site=site,
+            ledger=ledger,
+            keys=keys,
+            out=out,
+            force=force,
+            reading=sources.reading,
+            listen=listen,
+            state=state,
+            progress=lambda line: echo(line, err=True),
+        )
+    echo(f"wrote {out}", err=True)
+    echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
+
+
+def _restart_with_common_bits() -> None:
+    """Start the program again with the environment in which other processors compute the same last bits."""
+    needed = common_environment()
+    program = Path(sys.argv[0])
+    is_program = program.name == "gaussmix" or program.parts[-2:] == ("gaussmix", "__main__.py")
+    if is_program and any(os.environ.get(name) != value for name, value in needed.items()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(sys.executable, [sys.executable, "-m", "gaussmix", *sys.argv[1:]], {**os.environ, **needed})

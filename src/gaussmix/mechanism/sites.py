@@ -1,0 +1,751 @@
+r"""A joint release of rows at several sites that trust no curator: ``gaussmix sites`` and :func:`run`.
+
+Every site runs the same loop over passes as a curator (:mod:`gaussmix.mechanism.passes`). It computes the exact sums of
+its own rows, adds its share of the noise (:mod:`gaussmix.accounting.sites`), and only the total over all sites is
+opened, by secret sharing (:mod:`gaussmix.mechanism.mpc`). Transforms, clips and bins of later passes are functions of
+the opened totals, which each site computes by itself. All sites end with the same release.
+
+**What leaves a site**: the hash of the study, versions of the software, hashes of questions, which are public, and
+inputs of the secure sum, which are noisy. Nothing else is computed from rows, not even their number. The *time* that a
+site takes to answer is not protected.
+
+**One study, one release.** A study is a file that all sites have agreed on; its hash fixes schema, budget, sites and
+everything else that is not in the rows. It identifies one release, which each site's ledger records once, before
+anything is sent.
+
+**Interrupted runs.** Whoever receives the last share of a total and stops knows it. A question whose opening has begun
+is therefore spent, and an honest site never answers it twice with different noise, nor uses the same noise in two
+totals whose difference would reveal something. Each site stores its noisy sum before it sends a share of it. If the
+study is run again, the same question to the same sites is answered from the stored value: the total is the same as
+before, or would have been. Another question in its place is refused (`StoredSums`). A question is identified by the
+hash of the study, of everything opened so far, and of its own public parameters (`_Site.agree`).
+
+>>> study = Study.new(
+...     "Three hospitals",
+...     {"age": [18, 95], "cost": [0, 20]},
+...     {"North": "127.0.0.1:7001", "South": "127.0.0.1:7002", "West": "127.0.0.1:7003"},
+...     epsilon=1.0,
+...     delta=1e-6,
+...     colluding=1,
+... )
+>>> Study.parse(study.to_toml()).hash == study.hash
+True
+>>> print(study.price_words)
+noise 1.22 times that of a trusted curator (3 sites, of which 1 may collude)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import secrets
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from gaussmix import _validation as check
+from gaussmix._files import refuse_inputs, strict_json, write_whole
+from gaussmix._text import plain
+from gaussmix._types import Floats
+from gaussmix._version import __version__
+from gaussmix.accounting.discrete import LatticeAccount, slack_delta
+from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
+from gaussmix.accounting.sites import Sites
+from gaussmix.data.contributions import PrivacyUnit
+from gaussmix.data.schema import Schema, declared_schema, stored_schema
+from gaussmix.data.source import ReadOptions
+from gaussmix.data.table import open_table
+from gaussmix.data.transforms import Transform
+from gaussmix.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DamagedError,
+    DeclarationError,
+    LedgerError,
+    MissingFileError,
+    OutputExistsError,
+    SiteError,
+)
+from gaussmix.ledger import Budget, Ledger
+from gaussmix.mechanism.mpc import Keys, Mesh, Peer
+from gaussmix.mechanism.noise import Exact
+from gaussmix.mechanism.release import Prepared, prepare
+from gaussmix.models.release import Release
+from gaussmix.releases.certificate import ROW_BY_ROW
+
+__all__ = ["StoredSums", "Study", "Transport", "address_of", "default_keys", "default_state", "run", "software"]
+
+TIMEOUT = 3600.0
+"""Default seconds to wait for other sites: they read tables of different sizes."""
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The study
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "name": str,
+    "id": str,
+    "created": str,
+    "epsilon": (int, float),
+    "delta": (int, float),
+    "neighbours": str,
+    "passes": int,
+    "topcode": bool,
+    "tables": list,
+    "colluding": int,
+    "sites_per_person": int,
+    "row_by_row": bool,
+    "timeout": (int, float),
+    "privacy_unit": (dict, type(None)),
+    "sites": list,
+    "schema": dict,
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """What all sites of a joint release have agreed on. Public; made with :meth:`new` or read from a TOML file.
+
+    Attributes
+    ----------
+    name : str
+    id : str
+        32 random hexadecimal digits: another study with the same content is another release.
+    created : str
+        Time of the agreement, which the certificate states.
+    schema : Schema
+    peers : tuple of Peer
+        The sites, with the addresses under which the others reach them.
+    epsilon, delta : float
+        The guarantee against any ``colluding`` sites together.
+    neighbours : {"add-remove", "replace-one"}
+    colluding : int
+        t: number of sites that may pool what they see, or fail to draw noise.
+    sites_per_person : int
+        s: a privacy unit, or a row, is at no more than this many sites.
+    privacy_unit : PrivacyUnit or None
+    passes : int
+        From 1 to 4.
+    topcode : bool
+        Whether heavy-tailed numbers are coded to thresholds found within the budget.
+    tables : tuple of (str, str)
+        Pairs of columns whose cross-tables are counted.
+    row_by_row : bool
+        Whether sites may read the result of a query. The certificate then has the condition that each row of a source
+        affects at most one row of the result.
+    timeout : float
+        Seconds to wait for other sites in every step.
+    """
+
+    name: str
+    id: str
+    created: str
+    schema: Schema
+    peers: tuple[Peer, ...]
+    epsilon: float
+    delta: float
+    neighbours: Neighbours
+    colluding: int
+    sites_per_person: int
+    privacy_unit: PrivacyUnit | None
+    passes: int
+    topcode: bool
+    tables: tuple[tuple[str, str], ...]
+    row_by_row: bool
+    timeout: float
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9a-f]{32}", self.id):
+            raise ArgumentError("id must be 32 hexadecimal digits.")
+        check.positive(finite=True, epsilon=self.epsilon)
+        check.in_interval(0, 1, delta=self.delta)
+        check.choice(NEIGHBOURS, neighbours=self.neighbours)
+        check.positive(finite=True, timeout=self.timeout)
+        check.positive_integer(passes=self.passes)
+        for name in (self.name, *(peer.name for peer in self.peers)):
+            check.text(name=name)
+        names, places = {peer.name for peer in self.peers}, {(peer.host, peer.port) for peer in self.peers}
+        if min(len(names), len(places)) < len(self.peers):
+            raise ArgumentError("Sites must have different names and addresses.")
+        if self.privacy_unit is not None:
+            self.privacy_unit.check_schema(self.schema)
+        _ = self.sites
+
+    @classmethod
+    def new(
+        cls,
+        name: str,
+        schema: Schema | dict[str, Any] | str | os.PathLike[str],
+        addresses: Mapping[str, str],
+        *,
+        epsilon: float,
+        delta: float,
+        colluding: int,
+        neighbours: Neighbours = "add-remove",
+        sites_per_person: int = 1,
+        privacy_unit: PrivacyUnit | None = None,
+        formula: str | None = None,
+        weight: str | None = None,
+        passes: int = 4,
+        topcode: bool = True,
+        tables: Sequence[tuple[str, str]] = (),
+        row_by_row: bool = False,
+        timeout: float = TIMEOUT,
+    ) -> Study:
+        """Return a new study, with a random identifier.
+
+        Parameters
+        ----------
+        name : str
+        schema : Schema, dict or path
+        addresses : mapping of str to str
+            "host:port" of every site by its name.
+        epsilon, delta, colluding, neighbours, sites_per_person, privacy_unit, passes, topcode, tables, row_by_row, \
+timeout
+            The attributes of the study.
+        formula, weight
+            As in :func:`gaussmix.release`.
+        """
+        return cls(
+            name=name,
+            id=secrets.token_hex(16),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            schema=declared_schema(schema, formula=formula, weight=weight),
+            peers=tuple(Peer(site, *address_of(address)) for site, address in addresses.items()),
+            epsilon=float(epsilon),
+            delta=float(delta),
+            neighbours=neighbours,
+            colluding=colluding,
+            sites_per_person=sites_per_person,
+            privacy_unit=privacy_unit,
+            passes=passes,
+            topcode=topcode,
+            tables=tuple((rows, columns) for rows, columns in tables),
+            row_by_row=row_by_row,
+            timeout=float(timeout),
+        )
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Study:
+        """Read a study from a TOML file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise MissingFileError(f"{os.fspath(path)} does not exist.") from None
+        except UnicodeDecodeError:
+            raise DeclarationError(f"{os.fspath(path)} is not a TOML file.") from None
+        try:
+            return cls.parse(text)
+        except DeclarationError as error:
+            raise DeclarationError(f"{os.fspath(path)}: {error}") from None
+
+    @classmethod
+    def parse(cls, text: str) -> Study:
+        """Read the output of :meth:`to_toml`."""
+        try:
+            stored = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DeclarationError(f"The study is not valid TOML: {error}") from None
+        stored.setdefault("privacy_unit", None)
+        wrong = sorted(set(stored) ^ set(_FIELDS))
+        wrong += [key for key, kind in _FIELDS.items() if key in stored and not isinstance(stored[key], kind)]
+        wrong += [key for key, kind in _FIELDS.items() if kind is not bool and isinstance(stored.get(key), bool)]
+        if wrong:
+            raise DeclarationError(f"The study has missing, unknown or wrong entries: {', '.join(wrong)}.")
+        rest = {key: stored[key] for key in _FIELDS if key not in ("schema", "sites", "tables", "privacy_unit")}
+        try:
+            return cls(
+                **{**rest, **{key: float(rest[key]) for key in ("epsilon", "delta", "timeout")}},
+                schema=stored_schema(stored["schema"]),
+                peers=tuple(Peer(site["name"], *address_of(site["address"])) for site in stored["sites"]),
+                tables=tuple((rows, columns) for rows, columns in stored["tables"]),
+                privacy_unit=None if stored["privacy_unit"] is None else PrivacyUnit.of(stored["privacy_unit"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DeclarationError(f"The study is not valid: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as in the TOML file."""
+        return {
+            **{key: getattr(self, key) for key in _FIELDS if key not in ("schema", "sites", "tables", "privacy_unit")},
+            "tables": [list(pair) for pair in self.tables],
+            "privacy_unit": None if self.privacy_unit is None else self.privacy_unit.to_dict(),
+            "sites": [{"name": peer.name, "address": f"{peer.host}:{peer.port}"} for peer in self.peers],
+            "schema": self.schema.to_dict(),
+        }
+
+    def to_toml(self) -> str:
+        """Return the study as TOML."""
+        lines = ["# A gaussmix study: all sites must have the same. Each runs 'gaussmix sites run' with its own rows."]
+        lines += [f"{key} = {_toml(value)}" for key, value in self.to_dict().items() if value is not None]
+        return "\n".join(lines) + "\n"
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the content, which all sites must share."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def release(self) -> str:
+        """Identifier of the release: that of the study, in 32 digits."""
+        return hashlib.sha256(f"gaussmix release {self.hash}".encode()).hexdigest()[:32]
+
+    @cached_property
+    def sites(self) -> Sites:
+        """The number of sites and what they assume."""
+        return Sites(len(self.peers), self.colluding, self.sites_per_person)
+
+    @property
+    def price_words(self) -> str:
+        """What it costs to have no trusted curator."""
+        s = self.sites
+        persons = f", up to {s.sites_per_person} sites per privacy unit" if s.sites_per_person > 1 else ""
+        return (
+            f"noise {s.price:.3g} times that of a trusted curator ({s.number} sites, of which {s.colluding} may "
+            f"collude{persons})"
+        )
+
+    def prepare(self, joint: Any, *, out: Any = None, force: bool = False) -> Prepared:
+        """Return the release of this study at one site, ready except for the rows."""
+        return prepare(
+            self.schema,
+            Budget(self.epsilon, self.delta, neighbours=self.neighbours),
+            passes=self.passes,
+            out=out,
+            force=force,
+            made_by="sites",
+            conditions=[ROW_BY_ROW] * self.row_by_row,
+            unit=self.privacy_unit,
+            topcode="auto" if self.topcode else None,
+            tables=self.tables,
+            marginals=True,
+            joint=joint,
+        )
+
+    def account(self) -> LatticeAccount:
+        """Return the account of the total noise. Nothing is spent."""
+        with self.prepare(_Planned(self)) as prepared:
+            if prepared.account is None:
+                raise ArgumentError("epsilon must be finite.")
+            return prepared.account
+
+
+def address_of(address: object) -> tuple[str, int]:
+    """Return host and port of "host:port"."""
+    found = re.fullmatch(r"\[?([^\s\[\]]+?)\]?:(\d{1,5})", address) if isinstance(address, str) else None
+    if found is None or not 0 < int(found[2]) < 2**16:
+        raise ArgumentError(f"An address must be host:port, such as 10.0.0.7:7001, got {address!r}.")
+    return found[1], int(found[2])
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML: JSON, except for objects, which become inline tables without null."""
+    if isinstance(value, Mapping):
+        pairs = (f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
+        return "{ " + ", ".join(pairs) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# One site
+class Transport(Protocol):
+    """How one site reaches the others: a `Mesh`, or a test's."""
+
+    def exchange(self, message: bytes, doing: str) -> list[bytes]:
+        """Send public bytes to all sites; return the messages of all in their order."""
+
+    def sum(self, values: Sequence[int], doing: str) -> list[int]:
+        """Return the sums over all sites of their integers, and reveal nothing else."""
+
+
+class StoredSums:
+    """Noisy sums of one site for one study, in a folder. **Sensitive**: they have one site's share of the noise only.
+
+    A sum is stored before it is sent and never changed. It is used again for the same question only.
+    """
+
+    def __init__(self, folder: Path, study: Study, site: int) -> None:
+        self.folder, self._owner = folder, {"study": study.hash, "site": site}
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder belongs to a run of this study at this site."""
+        path = self.folder / "study.json"
+        if not path.exists():
+            return False
+        if self._read(path) != self._owner:
+            raise ArgumentError(f"{self.folder} holds the sums of another study or site. Choose another folder.")
+        return True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no sum has been stored."""
+        return not any(self.folder.glob("*.sum"))
+
+    def create(self) -> None:
+        """Make the folder, mode 0700."""
+        if not self.exists:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(self.folder / "study.json", json.dumps(self._owner).encode(), mode=0o600)
+
+    def kept(self, number: int, question: str, noisy: list[int]) -> list[int]:
+        """Return the sum stored for a question, or store this one.
+
+        Raises
+        ------
+        SiteError
+            If another question was answered in its place.
+        """
+        path = self.folder / f"{number:03}.sum"
+        if not path.exists():
+            with contextlib.suppress(OutputExistsError):  # by another run: its sum counts
+                write_whole(path, json.dumps({"question": question, "sum": noisy}).encode(), mode=0o600)
+        stored = self._read(path)
+        if not isinstance(stored, dict) or set(stored) != {"question", "sum"} or len(stored["sum"]) != len(noisy):
+            raise DamagedError(f"{path} is damaged. Its study cannot be continued at this site.")
+        if stored["question"] != question:
+            raise SiteError(
+                "An earlier run of this study asked another question in this place. Its noise is spent, and nothing "
+                "was sent. Agree on a new study, which costs new budget."
+            )
+        return [int(value) for value in stored["sum"]]
+
+    @staticmethod
+    def _read(path: Path) -> Any:
+        try:
+            return strict_json(path.read_bytes())
+        except ValueError:
+            raise DamagedError(f"{path} is damaged. Its study cannot be continued at this site.") from None
+
+
+class _Planned:
+    """The sites of a study of which nothing is run."""
+
+    def __init__(self, study: Study) -> None:
+        self.sites = Sites(len(study.peers), study.colluding, study.sites_per_person, study.hash)
+        self.release, self.time = study.release, study.created
+
+
+class _Site(_Planned):
+    """One site of a joint release: draws its share of the noise and adds up with the others.
+
+    Parameters
+    ----------
+    study : Study
+    transport : Transport
+    ledger : Ledger
+    stored : StoredSums
+    details : dict
+        What all sites must have in common besides the study: certificates and software.
+    say : function
+        Shows progress.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        transport: Callable[[], Transport],
+        ledger: Ledger,
+        stored: StoredSums,
+        *,
+        details: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(study)
+        self._study, self._transport, self._ledger, self._stored = study, transport, ledger, stored
+        self._details, self._say = dict(details), say
+        self._history = hashlib.sha256(f"gaussmix sites {study.hash}".encode())
+        self._number, self._doing = 0, "connecting"
+
+    # Ledger -------------------------------------------------------------------------------------------------------
+    def check_budget(self, account: LatticeAccount) -> None:
+        """Check, before a row is read, that this site may take part."""
+        study, unit = self._study, self._unit
+        self._ledger.check_privacy_unit(unit)
+        if self._ledger.reservation.neighbours != study.neighbours:
+            raise ArgumentError(
+                f"neighbours of the study must be {self._ledger.reservation.neighbours!r}, as in the ledger, got "
+                f"{study.neighbours!r}."
+            )
+        if self._charged:
+            if not self._stored.exists:
+                raise LedgerError(
+                    f"{self._ledger.path} records this study, but {self._stored.folder}, the noisy sums of its first "
+                    "run, is missing. Answering again would need new noise. Agree on a new study, which costs new "
+                    "budget, or restore the folder."
+                )
+        elif self._stored.exists and not self._stored.is_empty:
+            raise LedgerError(
+                f"{self._stored.folder} holds sums of this study, but {self._ledger.path} does not record it. Use the "
+                "ledger of the first run."
+            )
+        else:
+            self._ledger.check_fits(**self._cost(account))
+
+    @property
+    def _unit(self) -> str | None:
+        return None if self._study.privacy_unit is None else self._study.privacy_unit.column
+
+    @property
+    def _charged(self) -> bool:
+        return any(entry.release == self.release for entry in self._ledger.entries())
+
+    def _cost(self, account: LatticeAccount) -> dict[str, float]:
+        """Return what the rows of this site spend: μ against the other sites, not that of the published noise."""
+        slack = slack_delta(self._ledger.reservation.epsilon, account.slack)
+        return {"mu": self.sites.mu(account), "delta_slack": slack}
+
+    # Joint ----------------------------------------------------------------------------------------------------------
+    def begin(self, account: LatticeAccount, *, file: Path | None) -> None:
+        """Meet the other sites, check that all have the same study and software, and charge this site's ledger."""
+        self._say(f"waiting for {len(self._study.peers) - 1} other sites")
+        self._mesh = self._transport()
+        numbers = [*account.noise_mu, float(account.bits), account.slack]
+        mine = {"study": self._study.hash, **self._details, "account": _digest(*numbers)}
+        self._compare(mine)
+        self._stored.create()
+        if not self._charged:
+            self._ledger.spend(
+                **self._cost(account),
+                note=f"joint study {self._study.name}",
+                file=file,
+                privacy_unit=self._unit,
+                release=self.release,
+            )
+        self._say("all sites agree on the study; ledger charged")
+
+    def _compare(self, mine: dict[str, str]) -> None:
+        """Reject sites with another study, other certificates or other software."""
+        found = self._mesh.exchange(json.dumps(mine).encode(), "comparing studies")
+        for number, message in enumerate(found):
+            site = f"Site {number + 1} ({self._study.peers[number].name})"
+            try:
+                theirs = strict_json(message)
+            except ValueError:
+                theirs = None
+            if not isinstance(theirs, dict) or theirs.keys() != mine.keys():
+                raise SiteError(f"{site} sent no valid greeting. Use the same version of gaussmix everywhere.")
+            for name, value in mine.items():
+                if theirs[name] != value:
+                    shown = "" if name in _HASHED else f": {plain(str(theirs[name])[:200])} there, {value} here"
+                    raise SiteError(f"{site} has another {_WORDS.get(name, name)}{shown}. Nothing was spent.")
+
+    def agree(self, question: str, *public: Transform | Floats | float) -> None:
+        """Begin a question; stop unless all sites ask the same, with the same history."""
+        self._doing = question
+        self._history.update(question.encode() + b"\0")
+        self._history.update(_digest(*public).encode())
+        self._check_history()
+        self._say(question)
+
+    def _check_history(self) -> None:
+        mine = self._history.hexdigest().encode()
+        for number, theirs in enumerate(self._mesh.exchange(mine, f"agreeing on {self._doing}")):
+            if theirs != mine:
+                raise SiteError(
+                    f"Site {number + 1} ({self._study.peers[number].name}) asks another question in {self._doing}: it "
+                    "saw other totals, or computed another preconditioner from them. Nothing more was sent."
+                )
+
+    def share(self, sigma: float) -> float:
+        """Return the σ of this site's noise: variance σ²/k."""
+        return self.sites.share(sigma)
+
+    def total(self, noisy: Exact) -> Exact:
+        """Store this site's noisy sum, then open the total over all sites; symmetric entries once."""
+        self._number += 1
+        entries = np.triu_indices(len(noisy)) if noisy.ndim == 2 else np.arange(len(noisy))
+        mine = [int(value) for value in noisy[entries]]
+        self._history.update(f"opening {self._number} of {len(mine)}".encode())
+        self._check_history()
+        mine = self._stored.kept(self._number, self._history.hexdigest(), mine)
+        opened = self._mesh.sum(mine, self._doing)
+        self._history.update(json.dumps(opened).encode())
+        found = np.empty(noisy.shape, dtype=object)
+        found[entries] = opened
+        if noisy.ndim == 2:
+            found.T[entries] = opened
+        return found
+
+    def finish(self, private: Release) -> None:
+        """Check that all sites have the same file."""
+        mine = hashlib.sha256(private.to_bytes()).hexdigest().encode()
+        for number, theirs in enumerate(self._mesh.exchange(mine, "comparing the releases")):
+            if theirs != mine:
+                raise SiteError(f"The release of site {number + 1} ({self._study.peers[number].name}) is another one.")
+
+
+_HASHED = ("study", "certificates", "account")
+_WORDS = {"study": "study file", "certificates": "set of certificates", "account": "account of the noise"}
+
+
+def _digest(*public: Transform | Floats | float) -> str:
+    """Hash numbers, with their shapes."""
+    digest = hashlib.sha256()
+    for item in public:
+        parts = (item.integers, item.scales) if isinstance(item, Transform) else (item,)
+        for part in parts:
+            array = np.ascontiguousarray(part, dtype="<f8")
+            digest.update(repr(array.shape).encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def software() -> dict[str, str]:
+    """Return versions and processor features on which the last bits of a preconditioner depend."""
+    from threadpoolctl import threadpool_info
+
+    blas = {
+        f"{found['internal_api']} {found.get('version')} {found.get('architecture', '')}".strip()
+        for found in threadpool_info()
+        if found["user_api"] == "blas"
+    }
+    return {
+        "gaussmix": __version__,
+        "numpy": metadata.version("numpy"),
+        "scipy": metadata.version("scipy"),
+        "BLAS": ", ".join(sorted(blas)),
+        "processor": f"{platform.machine()} {' '.join(_simd())}".strip(),
+    }
+
+
+def _simd() -> list[str]:
+    """Return the SIMD extensions that numpy uses."""
+    return [str(name) for name in np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])]
+
+
+def common_environment() -> dict[str, str]:
+    """Return environment variables under which most 64-bit Intel and AMD processors compute the same bits.
+
+    Empty on other processors, where all sites need the same kind.
+    """
+    found = _simd()
+    if not {"X86_V3", "AVX2"} & set(found):
+        return {}
+    newer = [name for name in found if name == "X86_V4" or name.startswith("AVX512")]
+    common = {"OPENBLAS_CORETYPE": "Haswell"}
+    return common | ({"NPY_DISABLE_CPU_FEATURES": " ".join(newer)} if newer else {})
+
+
+def default_keys(study: str | os.PathLike[str]) -> Path:
+    """Return the folder of keys next to a study file: study.keys for study.toml."""
+    return Path(study).with_suffix(".keys")
+
+
+def default_state(ledger: str | os.PathLike[str], study: Study) -> Path:
+    """Return the folder of a study's noisy sums next to a ledger."""
+    return Path(f"{os.fspath(ledger)}.{study.release[:12]}.sums")
+
+
+def run(
+    study: Study | str | os.PathLike[str],
+    data: Any,
+    *,
+    site: int,
+    ledger: Ledger | str | os.PathLike[str],
+    keys: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    reading: ReadOptions | None = None,
+    listen: str | None = None,
+    state: str | os.PathLike[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Release:
+    """Take part in a joint release with the rows of one site; return the release, the same at every site.
+
+    All sites must run this within the time-out of the study. The rows are read once before the other sites are met, and
+    again for every pass. The ledger is charged when all sites have agreed on the study, before anything is sent. If a
+    run is interrupted, repeat it at all sites with the same ledger: it continues with the noise that was drawn, at no
+    further cost.
+
+    Parameters
+    ----------
+    study : Study or path
+        The agreement of all sites.
+    data : table
+        The rows of this site, of any kind that :func:`gaussmix.release` accepts except moments.
+    site : int
+        Number of this site in the study, from 1.
+    ledger : Ledger or path
+        This site's ledger, which is charged with the guarantee against the other sites.
+    keys : path, optional
+        Folder with this site's key and the certificates of all (``gaussmix sites keys``). Default: ``study.keys`` next
+        to the study file ``study.toml``.
+    out : path, optional
+        Output file in Parquet format.
+    force : bool
+        Whether to replace an existing file.
+    reading : ReadOptions, optional
+        How the table is read.
+    listen : str, optional
+        "host:port" to listen on, if it differs from the address in the study.
+    state : path, optional
+        Folder of this site's noisy sums, which is **sensitive**. Default: next to the ledger. Once every site has the
+        release, it can be deleted.
+    progress : function, optional
+        Called with a line of text in every step.
+    """
+    if not isinstance(study, Study) and keys is None:
+        keys = default_keys(study)
+    agreed = study if isinstance(study, Study) else Study.read(study)
+    number = check.positive_integer(site=site)
+    if number > len(agreed.peers):
+        raise ArgumentError(f"site must be from 1 to {len(agreed.peers)}, got {number}.")
+    if keys is None:
+        raise ArgumentTypeError("keys is required: the folder with this site's key and the certificates of all sites.")
+    held = Keys.read(keys, number, number=len(agreed.peers), release=agreed.release)
+    opened = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+    stored = StoredSums(Path(default_state(opened.path, agreed) if state is None else state), agreed, number)
+    options = ReadOptions() if reading is None else check.instance(ReadOptions, reading=reading)
+    mesh = Mesh(agreed.peers, held, timeout=agreed.timeout, listen=None if listen is None else address_of(listen))
+    certificates = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in held.certificates)).hexdigest()
+    with contextlib.ExitStack() as stack:
+        joint = _Site(
+            agreed,
+            lambda: stack.enter_context(mesh),
+            opened,
+            stored,
+            details={"certificates": certificates, **software()},
+            say=progress or (lambda _: None),
+        )
+        return _drawn(joint, agreed, data, options, out=out, force=force)
+
+
+def _drawn(
+    joint: _Site,
+    study: Study,
+    data: Any,
+    options: ReadOptions,
+    *,
+    out: str | os.PathLike[str] | None,
+    force: bool,
+) -> Release:
+    """Draw the release at one site."""
+    table = open_table(data, options)
+    if table.computed and not study.row_by_row:
+        raise ArgumentError(
+            "The table is the result of a query, a lazy frame or a stream, which the study does not allow. Write it to "
+            "a file, or agree on a study with row_by_row."
+        )
+    if out is not None:
+        refuse_inputs(out, table.paths)
+    with study.prepare(joint, out=out, force=force) as prepared:
+        if prepared.account is None:
+            raise ArgumentError("epsilon must be finite.")
+        joint.check_budget(prepared.account)
+        with closing(prepared.rows(table, options)) as rows:
+            private = prepared.draw(rows, origins=table.origins, progress=options.progress)
+    joint.finish(private)
+    return private
