@@ -162,17 +162,17 @@ class Sites:
         NotPrivateError
             If the noise of k - t sites, or the slack, is too small.
         """
+        if self.delta(account) > account.delta:
+            raise NotPrivateError(
+                f"The noise of {self.number - self.colluding} of {self.number} sites does not give "
+                f"epsilon={account.epsilon!r} and delta={account.delta!r}."
+            )
         try:
             needed = self.slack(account)
         except ArgumentError as error:
             raise NotPrivateError(f"The noise of a site is too small: {error}") from None
         if needed > Fraction(account.slack):
             raise NotPrivateError(f"slack={account.slack!r} is too small for the sum of the noise of several sites.")
-        if self.delta(account) > account.delta:
-            raise NotPrivateError(
-                f"The noise of {self.number - self.colluding} of {self.number} sites does not give "
-                f"epsilon={account.epsilon!r} and delta={account.delta!r}."
-            )
 
 
 def joint_account(

@@ -1,0 +1,398 @@
+"""Joint releases of several sites: the same loop, exact totals, what leaves a site, interrupted runs, ledgers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from gaussmix.data.rows import rows_of
+from gaussmix.mechanism import noise, passes
+from gaussmix.mechanism.sites import StoredSums, Study, _Site, address_of
+from gaussmix.releases.certificate import Certificate
+from gaussmix.report.verify import verdict_on
+from site_hub import Hub, ledger_of, run_all, study_of
+
+SCHEMA = {"age": [18, 95], "sex": ["f", "m"], "cost": [0, 20]}
+
+
+def table(seed, n=1500):
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(18, 95, n)
+    return {"age": age, "sex": rng.choice(["f", "m"], n), "cost": np.clip(2 + 0.1 * age + rng.normal(size=n), 0, 20)}
+
+
+def pooled(tables):
+    return {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
+
+
+@pytest.fixture
+def no_noise(monkeypatch):
+    """Shares of noise that are zero, and the totals of a curator without noise."""
+    monkeypatch.setattr(passes, "discrete_gaussian", lambda count, **_: np.zeros(count, dtype=np.int64))
+    monkeypatch.setattr(passes, "symmetric_noise", lambda m, **_: np.zeros((m, m), dtype=np.int64))
+
+
+class Plain:
+    """A curator that keeps totals."""
+
+    def __init__(self):
+        self.totals = []
+
+    def agree(self, question, *public):
+        pass
+
+    def share(self, sigma):
+        return sigma
+
+    def total(self, noisy):
+        self.totals.append(noisy)
+        return noisy
+
+
+@pytest.mark.parametrize(("k", "t"), [(2, 1), (3, 1), (5, 2)])
+def test_every_total_is_the_exact_sum_over_pooled_rows(tmp_path, monkeypatch, no_noise, k, t):
+    """Marginals, counts, histograms and all passes: equal to those of one curator, in integers."""
+    monkeypatch.setattr("gaussmix.models.release._verify_transcript", lambda *_: None)  # there is no noise
+    tables = [table(i, 400 + 100 * i) for i in range(k)]
+    study, hub = study_of(SCHEMA, k, t), Hub(k)
+    released = run_all(study, tables, tmp_path, hub=hub)
+    assert all(isinstance(one, gm.Release) for one in released), released
+    curator, whole = Plain(), rows_of(pooled(tables), study.schema)
+    with study.prepare(None) as prepared:
+        account = study.account()
+        found = whole.recoded(prepared.marginals.schema).aggregate(prepared.marginals.query)
+        marginals = passes.draw_marginals(found, prepared.marginals, account, np.random.default_rng(0), parties=curator)
+        coded = whole.recoded(study.schema.coded(marginals.thresholds()))
+        passes.draw_passes(
+            coded, coded.moments(), account, np.random.default_rng(0), marginals=marginals, parties=curator
+        )
+    assert len(hub.inputs) == len(curator.totals) == 10
+    for (_, inputs), exact in zip(hub.inputs, curator.totals, strict=True):
+        flat = exact[np.triu_indices(len(exact))] if exact.ndim == 2 else exact
+        assert [sum(column) for column in zip(*inputs, strict=True)] == [int(value) for value in flat]
+
+
+def test_all_sites_have_the_same_file_and_it_verifies(tmp_path):
+    tables = [table(i) for i in range(3)]
+    study = study_of(SCHEMA)
+    released = run_all(study, tables, tmp_path)
+    contents = {one.to_bytes() for one in released}
+    assert len(contents) == 1
+    certificate = released[0].certificate
+    assert (certificate.release, certificate.time, certificate.ledger) == (study.release, study.created, "")
+    assert (certificate.sites.number, certificate.sites.colluding, certificate.sites.study) == (3, 1, study.hash)
+    words = str(certificate)
+    assert "against outsiders: (0.804, 1e-06)" in words
+    assert "against any one of the 3 sites: (1, 1e-06)" in words
+    verdict = verdict_on(contents.pop(), "joint.parquet")
+    assert verdict.is_private
+    assert 0.9e-6 < verdict.computed_delta <= 1e-6
+    assert verdict.outsider_epsilon < 0.81
+    assert "Against outsiders" in verdict.sentence
+
+
+def test_the_noise_of_a_site_is_its_share(tmp_path, monkeypatch):
+    """σ of every draw, in exact rationals: (k - t) shares have at least a curator's variance for (ε, δ)."""
+    sigmas, lone = [], passes.discrete_gaussian
+
+    def drawn(count, *, sigma, rng, **rest):
+        sigmas.append(sigma)
+        return lone(count, sigma=sigma, rng=rng, **rest)
+
+    monkeypatch.setattr(passes, "discrete_gaussian", drawn)
+    monkeypatch.setattr(noise, "discrete_gaussian", drawn)
+    study = study_of(SCHEMA, 5, 2)
+    released = run_all(study, [table(i, 300) for i in range(5)], tmp_path)
+    assert all(isinstance(one, gm.Release) for one in released)
+    joint = sorted(sigmas)
+    sigmas.clear()
+    gm.release(table(9), SCHEMA, epsilon=study.epsilon, delta=study.delta)
+    central = sorted(5 * sigmas)
+    assert len(joint) == len(central)
+    for share, whole in zip(joint, central, strict=True):
+        ratio = 3 * Fraction(share) ** 2 / Fraction(whole) ** 2
+        assert 1 - Fraction(1, 10**14) <= ratio <= 1 + Fraction(1, 10**8)
+
+
+def test_nothing_but_hashes_and_noisy_sums_leaves_a_site(tmp_path):
+    """All sites send the same messages, and neither their number nor their lengths depend on the rows."""
+    study, found = study_of(SCHEMA, passes=2), []
+    for number, n in enumerate((300, 900)):
+        hub = Hub(3)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run_all(study, [table(0), table(1, n), table(2)], folder, hub=hub)
+        found.append(hub)
+        for doing, messages in hub.messages:
+            assert len(set(messages)) == 1, doing  # what one site sends, the others send too
+    first, second = found
+    assert [doing for doing, _ in first.messages] == [doing for doing, _ in second.messages]
+    assert [len(m[0]) for _, m in first.messages] == [len(m[0]) for _, m in second.messages]
+    assert [[len(v) for v in inputs] for _, inputs in first.inputs] == [
+        [len(v) for v in inputs] for _, inputs in second.inputs
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Ledgers and interrupted runs
+def spent(folder, site):
+    return [entry.mu for entry in ledger_of(folder, site).entries()]
+
+
+def test_each_ledger_is_charged_what_colluding_sites_may_see(tmp_path):
+    study = study_of(SCHEMA)
+    run_all(study, [table(i) for i in range(3)], tmp_path)
+    account = study.account()
+    for site in (1, 2, 3):
+        (entry,) = ledger_of(tmp_path, site).entries()
+        assert entry.release == study.release
+        assert entry.mu == study.sites.mu(account) > account.mu
+
+
+STEPS = ["comparing studies", "agreeing on Marginals", "before Marginals", "after Marginals", "before Pass 1"]
+STEPS += ["after Pass 1", "agreeing on Pass 2 of 2, row norms", "before Pass 2 of 2", "after Pass 2 of 2"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_was_killed_continues_with_the_same_noise(tmp_path, step):
+    """In every phase: nothing is charged twice, sums that were sent are sent again, and the release is made."""
+    study, tables = study_of(SCHEMA, passes=2), [table(i) for i in range(3)]
+    killed = Hub(3, stop=(2, step))
+    ended = run_all(study, tables, tmp_path, hub=killed)
+    assert isinstance(ended[1], KeyboardInterrupt)
+    assert all(isinstance(error, gm.SiteError) for error in (ended[0], ended[2])), ended
+    charged = [len(spent(tmp_path, site)) for site in (1, 2, 3)]
+    assert charged == [0 if step == "comparing studies" else 1] * 3
+    hub = Hub(3)
+    released = run_all(study, tables, tmp_path, hub=hub)
+    assert len({one.to_bytes() for one in released}) == 1
+    for (_, before), (_, after) in zip(killed.inputs, hub.inputs, strict=False):
+        assert before == after
+    assert all(len(spent(tmp_path, site)) == 1 for site in (1, 2, 3))
+
+
+def test_repeating_a_finished_study_gives_the_same_release(tmp_path):
+    """Even with other rows: the attack of asking again for new noise gains nothing."""
+    study = study_of(SCHEMA, passes=2)
+    first = run_all(study, [table(i) for i in range(3)], tmp_path)
+    second = run_all(study, [table(10 + i) for i in range(3)], tmp_path)
+    assert {one.to_bytes() for one in first} == {one.to_bytes() for one in second}
+
+
+def test_another_question_in_place_of_an_answered_one_is_refused(tmp_path):
+    """A site that saw another first total must not answer the second question with a noise that is spent."""
+
+    class Shifted(_Site):
+        """A malicious site that adds to its input of the first opening."""
+
+        def total(self, noisy):
+            return super().total(noisy + 2**50 if self._number == 0 else noisy)
+
+    study, tables = study_of(SCHEMA, passes=2), [table(i) for i in range(3)]
+    killed = Hub(3, stop=(2, "before Pass 1"))
+    run_all(study, tables, tmp_path, hub=killed)
+    for path in (tmp_path / "sums2").glob("*.sum"):
+        path.unlink()  # it forgets what it sent
+    hub = Hub(3)
+    ended = run_all(study, tables, tmp_path, hub=hub, sites={2: Shifted})
+    assert "another question" in str(ended[0])
+    assert "another question" in str(ended[2])
+    for site in (0, 2):  # what honest sites sent is what they sent before
+        assert [inputs[site] for _, inputs in hub.inputs] == [inputs[site] for _, inputs in killed.inputs][:1]
+
+
+def test_lost_sums_of_a_recorded_study_are_not_drawn_again(tmp_path):
+    study, tables = study_of(SCHEMA, passes=1), [table(i) for i in range(3)]
+    run_all(study, tables, tmp_path)
+    for path in (tmp_path / "sums2").iterdir():
+        path.unlink()
+    ended = run_all(study, tables, tmp_path)
+    assert isinstance(ended[1], gm.LedgerError)
+    assert "new noise" in str(ended[1])
+    assert all(len(spent(tmp_path, site)) == 1 for site in (1, 2, 3))
+
+
+def test_sums_without_their_ledger_are_refused(tmp_path):
+    study, tables = study_of(SCHEMA, passes=1), [table(i) for i in range(3)]
+    run_all(study, tables, tmp_path)
+    (tmp_path / "site2.ledger").unlink()
+    ended = run_all(study, tables, tmp_path)
+    assert "ledger of the first run" in str(ended[1])
+    assert spent(tmp_path, 2) == []
+
+
+def test_a_ledger_without_room_ends_the_run_before_others_are_met(tmp_path):
+    study = study_of(SCHEMA, passes=1)
+    gm.Ledger(tmp_path / "site2.ledger", epsilon=0.1, delta=1e-6)
+    ended = run_all(study, [table(i) for i in range(3)], tmp_path)
+    assert isinstance(ended[1], gm.BudgetExceededError)
+    assert [spent(tmp_path, site) for site in (1, 2, 3)] == [[], [], []]
+
+
+@pytest.mark.parametrize("options", [{"neighbours": "replace-one"}, {"privacy_unit": "id"}])
+def test_a_ledger_for_another_relation_is_refused(tmp_path, options):
+    study = study_of(SCHEMA, passes=1)
+    gm.Ledger(tmp_path / "site2.ledger", epsilon=3.0, delta=1e-5, **options)
+    ended = run_all(study, [table(i) for i in range(3)], tmp_path)
+    assert isinstance(ended[1], gm.ArgumentError)
+
+
+def test_damaged_sums_are_refused(tmp_path):
+    study = study_of(SCHEMA, passes=1)
+    stored = StoredSums(tmp_path / "sums", study, 1)
+    stored.create()
+    assert stored.kept(1, "q", [5, 2**100]) == [5, 2**100]
+    assert stored.kept(1, "q", [7, 8]) == [5, 2**100]
+    (tmp_path / "sums" / "001.sum").write_text("{")
+    with pytest.raises(gm.DamagedError):
+        stored.kept(1, "q", [7, 8])
+    with pytest.raises(gm.ArgumentError, match="another study or site"):
+        _ = StoredSums(tmp_path / "sums", study, 2).exists
+    assert (tmp_path / "sums").stat().st_mode & 0o777 == 0o700
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Sites that disagree
+def test_sites_with_different_studies_stop_before_anything_is_spent(tmp_path):
+    study = study_of(SCHEMA)
+    for other in (
+        replace(study, epsilon=2.0),
+        replace(study, schema=gm.Schema.of({**SCHEMA, "cost": [0, 21]})),
+        replace(study, colluding=1, timeout=21.0),
+    ):
+        ended = run_all(study, [table(i) for i in range(3)], tmp_path, studies=[study, study, other])
+        assert all(isinstance(error, gm.SiteError) for error in ended), ended
+        assert "Site 3 (site 3) has another study file" in str(ended[0])
+        assert [spent(tmp_path, site) for site in (1, 2, 3)] == [[], [], []]
+
+
+def test_sites_with_different_software_stop_before_anything_is_spent(tmp_path):
+    ended = run_all(
+        study_of(SCHEMA), [table(i) for i in range(3)], tmp_path, details={2: {"gaussmix": "0.0.1\x1b[31m"}}
+    )
+    assert "Site 2 (site 2) has another gaussmix: 0.0.1\\x1b[31m there, test here" in str(ended[0])
+    assert [spent(tmp_path, site) for site in (1, 2, 3)] == [[], [], []]
+
+
+def test_a_site_that_computes_another_clip_is_found_before_the_pass(tmp_path):
+    class Wider(_Site):
+        def agree(self, question, *public):
+            if question == "Pass 2 of 2":
+                public = (public[0], 2 * public[1], *public[2:])
+            super().agree(question, *public)
+
+    hub = Hub(3)
+    ended = run_all(study_of(SCHEMA, passes=2), [table(i) for i in range(3)], tmp_path, hub=hub, sites={2: Wider})
+    assert "Site 2 (site 2) asks another question in Pass 2 of 2" in str(ended[0])
+    assert "Pass 2 of 2" not in [doing for doing, _ in hub.inputs]
+
+
+def test_a_site_with_another_table_stops_before_it_meets_others(tmp_path):
+    tables = [table(i) for i in range(3)]
+    del tables[1]["cost"]
+    ended = run_all(study_of(SCHEMA, passes=1), tables, tmp_path)
+    assert isinstance(ended[1], gm.DataError)
+    assert [spent(tmp_path, site) for site in (1, 2, 3)] == [[], [], []]
+
+
+def test_a_query_needs_a_study_that_allows_it(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "rows.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE r AS SELECT 18 + i % 70 AS age, 'f' AS sex, i % 20 AS cost FROM range(900) t(i)"
+        )
+    from gaussmix.data.engines import DuckDBQuery
+
+    tables = [DuckDBQuery(path, "SELECT * FROM r"), table(1), table(2)]
+    ended = run_all(study_of(SCHEMA, passes=1), tables, tmp_path)
+    assert "row_by_row" in str(ended[0])
+    released = run_all(study_of(SCHEMA, passes=1, row_by_row=True), tables, tmp_path)
+    assert len({one.to_bytes() for one in released}) == 1
+    assert "result of a query" in str(released[1].certificate)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Privacy units, certificates, study files
+def test_persons_at_sites(tmp_path):
+    unit = gm.PrivacyUnit("id", 3)
+    tables = [{**table(i), "id": np.repeat(np.arange(500), 3).astype(str)} for i in range(3)]
+    for s, words in ((1, "one unit is at one site"), (2, "one unit is at at most 2 sites")):
+        folder = tmp_path / str(s)
+        folder.mkdir()
+        study = study_of(SCHEMA, passes=2, privacy_unit=unit, sites_per_person=s)
+        released = run_all(study, tables, folder, ledger={"privacy_unit": "id"})
+        assert len({one.to_bytes() for one in released}) == 1, released
+        certificate = released[0].certificate
+        assert certificate.privacy_unit == unit
+        assert words in str(certificate)
+        assert certificate.sites.mu(certificate.account) <= 0.2367 < s * certificate.account.mu * 1.2248
+
+
+def edited(certificate, **changes):
+    stored = json.loads(json.dumps(certificate.to_dict()))
+    for key, value in changes.items():
+        place, _, name = key.partition("__")
+        if name:
+            stored[place][name] = value
+        else:
+            stored[place] = value
+    return Certificate.from_dict(stored)
+
+
+def test_a_certificate_that_claims_more_is_refused(tmp_path):
+    certificate = run_all(study_of(SCHEMA, 5, 1, passes=1), [table(i) for i in range(5)], tmp_path)[0].certificate
+    assert edited(certificate) == certificate
+    with pytest.raises(gm.NotPrivateError, match="noise of 3 of 5 sites"):
+        edited(certificate, sites__colluding=2)
+    with pytest.raises(gm.NotPrivateError):
+        edited(certificate, sites__sites_per_person=2)
+    with pytest.raises(gm.NotPrivateError, match="lacks a condition"):
+        edited(certificate, conditions=certificate.to_dict()["conditions"][1:])
+    with pytest.raises(gm.ArgumentError):
+        edited(certificate, sites__number=4, sites__colluding=2)
+
+
+def test_study_files(tmp_path):
+    unit = gm.PrivacyUnit("id", 3, "sample")
+    study = study_of(SCHEMA, 5, 2, privacy_unit=unit, tables=[("sex", "sex")][:0], row_by_row=True)
+    path = tmp_path / "study.toml"
+    path.write_text(study.to_toml(), encoding="utf-8")
+    assert Study.read(path) == study
+    assert study_of(SCHEMA, 5, 2).release != study_of(SCHEMA, 5, 2).release
+    for wrong in (
+        study.to_toml() + "extra = 1\n",
+        study.to_toml().replace("passes = 4", "passes = true"),
+        study.to_toml().replace("colluding = 2", "colluding = 3"),
+        study.to_toml().replace("127.0.0.1:7001", "127.0.0.1:7002"),
+        study.to_toml().replace("epsilon = 1.0\n", ""),
+        "= 1",
+    ):
+        path.write_text(wrong, encoding="utf-8")
+        with pytest.raises(gm.DeclarationError, match=r"study\.toml"):
+            Study.read(path)
+    with pytest.raises(gm.MissingFileError):
+        Study.read(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("address", ["host", "host:0", "host:70000", "a b:1", 7, ""])
+def test_invalid_addresses(address):
+    with pytest.raises(gm.ArgumentError, match="host:port"):
+        address_of(address)
+
+
+def test_two_sites_add_the_whole_noise_each():
+    study = study_of(SCHEMA, 2, 1)
+    account = study.account()
+    central = study_of(SCHEMA, 3, 1)
+    assert study.sites.price == pytest.approx(2**0.5)
+    sigma = 2.0**account.bits / account.noise_mu[0]
+    assert study.sites.share(sigma) >= 2.0**account.bits / (account.noise_mu[0] * 2**0.5)
+    assert central.sites.price == pytest.approx(1.5**0.5)
+    with pytest.raises(gm.ArgumentError, match="colluding must be 1 with 2 sites"):
+        study_of(SCHEMA, 2, 0)
