@@ -31,7 +31,7 @@ import os
 import ssl
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +48,7 @@ MOST_BYTES = 2**28
 """Largest message that is accepted: far beyond the shares of a matrix of 2,000 columns."""
 
 _RETRY = 0.2  # seconds between attempts to connect
+_NOTICE = 0.5  # seconds until a closed connection is reported
 _CLOSING = 5.0
 _VALID = datetime.timedelta(days=3650)
 
@@ -350,8 +351,15 @@ class Mesh:
     def _lost(self, pid: int) -> None:
         """Note a closed connection: a failure only if something is still expected from the site."""
         self._gone.add(pid)
-        if pid in self._awaited:
-            self._fail(f"Site {self._name(pid)} closed its connection while {self._doing}.")
+        if pid in self._awaited:  # sites that notice it first close their connections too: all are named
+            self._loop.call_later(_NOTICE, self._fail_for_gone)
+
+    def _fail_for_gone(self) -> None:
+        names = [self._name(pid) for pid in sorted(self._gone)]
+        words = f"Site {names[0]} closed its connection"
+        if len(names) > 1:
+            words = f"Sites {' and '.join(names)} closed their connections, after one of them stopped,"
+        self._fail(f"{words} while {self._doing}.")
 
     def _expect(self, pids: set[int]) -> None:
         self._awaited = pids
@@ -398,18 +406,21 @@ class Mesh:
             except OSError as error:
                 host, port = self._listen
                 raise SiteError(f"This site cannot listen on {host}:{port}: {error.strerror or error}.") from None
-        for pid in later:
-            peer, context = self._peers[pid], self._keys.context(ssl.Purpose.SERVER_AUTH, [pid + 1])
-            while pid not in self._links:
-                with contextlib.suppress(OSError):  # not there yet, or not with its certificate
-                    link = functools.partial(self._Link, self._runtime, pid)
-                    await self._loop.create_connection(link, peer.host, peer.port, ssl=context)
-                    await asyncio.sleep(0)
-                if pid not in self._links:
-                    await asyncio.sleep(_RETRY)
+        await asyncio.gather(*(self._connect(pid) for pid in later))
         await self._all
         if self._server is not None:
             self._server.close()
+
+    async def _connect(self, pid: int) -> None:
+        """Connect to a site, again and again until it is there with its certificate."""
+        peer, context = self._peers[pid], self._keys.context(ssl.Purpose.SERVER_AUTH, [pid + 1])
+        while pid not in self._links:
+            with contextlib.suppress(OSError):
+                link = functools.partial(self._Link, self._runtime, pid)
+                await self._loop.create_connection(link, peer.host, peer.port, ssl=context)
+                await asyncio.sleep(0)
+            if pid not in self._links:
+                await asyncio.sleep(_RETRY)
 
     async def _exchanged(self, message: bytes) -> list[bytes]:
         self._steps += 1
@@ -441,16 +452,3 @@ class Mesh:
         for link in self._links.values():
             link.transport.close()
         self._loop.call_later(0.05, self._loop.stop)
-
-
-@contextlib.contextmanager
-def free_ports(number: int) -> Iterator[list[int]]:
-    """Yield ports that are free on the loopback interface, for demonstrations and tests."""
-    import socket
-
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        ports = [one.getsockname()[1] for one in sockets]
-    yield ports
