@@ -192,7 +192,7 @@ PHASES = [
 )
 def test_a_site_killed_in_any_phase(tmp_path, phase):
     """The others stop with a clear message, each ledger is charged once, and a repeated run ends in one release."""
-    timeout = 6.0 if phase == "waiting for" else 30.0
+    timeout = 20.0 if phase == "waiting for" else 60.0
     processes = Processes(tmp_path, SCHEMA, [table(i) for i in range(3)], timeout=timeout)
     second = processes.start(2)
     others = []

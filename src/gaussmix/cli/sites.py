@@ -26,6 +26,8 @@ from gaussmix.cli.options import (
     unit_of,
 )
 from gaussmix.errors import ArgumentError
+from gaussmix.mechanism.exchange import answer as answer_request
+from gaussmix.mechanism.exchange import collect as collect_release
 from gaussmix.mechanism.mpc import make_keys
 from gaussmix.mechanism.sites import TIMEOUT, Study, common_environment, default_keys
 from gaussmix.mechanism.sites import run as run_site
@@ -48,6 +50,8 @@ def sites() -> None:
     2. gaussmix sites plan study.toml             the guarantee and its price
     3. gaussmix sites keys study.toml --site 2    at every site; send site2.crt to all others
     4. gaussmix sites run study.toml --site 2 rows.parquet --ledger local.ledger -o joint.release.parquet
+
+    Sites that trust one curator exchange files instead: gaussmix sites collect and gaussmix sites answer.
     """  # noqa: D301 - click wants the character
 
 
@@ -57,7 +61,7 @@ def sites() -> None:
 @click.option("--site", "addresses", multiple=True, required=True, help="A site as NAME=HOST:PORT. Repeatable.")
 @click.option("--epsilon", "-e", type=float, required=True, help="ε against colluding sites.")
 @click.option("--delta", "-d", type=float, required=True, help="δ against colluding sites, for example 1e-6.")
-@click.option("--colluding", "-t", type=int, required=True, help="Number of sites that may collude.")
+@click.option("--colluding", "-t", type=int, required=True, help="Sites that may collude. 0: they trust a curator.")
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True)
 @click.option(
     "--sites-per-person", type=int, default=1, show_default=True, help="Sites at which a privacy unit may have rows."
@@ -122,7 +126,12 @@ def _addresses(given: Sequence[str]) -> dict[str, str]:
 def plan(file: Path, as_json: bool) -> None:
     """Print the guarantee of a study and its price. Reads no rows and spends nothing."""
     study = Study.read(file)
-    account, found = study.account(), study.sites
+    account = study.account()
+    if not study.colluding:
+        values = {"study": study.hash, "epsilon": study.epsilon, "delta": study.delta, "mu": account.mu}
+        echo(json_text(values) if as_json else f"study {study.name}: hash {study.hash}\nprice: {study.price_words}")
+        return
+    found = study.sites
     values = {
         "study": study.hash,
         "sites": found.number,
@@ -216,6 +225,43 @@ def run(
         )
     echo(f"wrote {out}", err=True)
     echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
+
+
+@sites.command(cls=Command)
+@_STUDY
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@out_option("Release file, ending in .parquet.", required=True)
+@JSON
+@FORCE
+def collect(file: Path, folder: Path, out: Path, as_json: bool, force: bool) -> None:
+    """Continue a joint release as the curator whom all sites trust, by exchanging files in FOLDER.
+
+    Writes the next request and stops with exit code 6 until all sites have answered it (gaussmix sites answer). Repeat
+    until the release is written. FOLDER is as sensitive as the rows.
+    """
+    private = collect_release(file, folder, out=out, force=force)
+    echo(f"wrote {out}", err=True)
+    echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
+
+
+@sites.command(cls=Command)
+@_STUDY
+@click.argument("request", type=INPUT_FILE)
+@_SITE
+@click.option("--ledger", type=INPUT_FILE, help="Ledger of this site's rows, charged at the first answer.")
+@FORCE
+@table_options(aggregates=True)
+def answer(sources: Sources, file: Path, request: Path, site: int, ledger: Path | None, force: bool) -> None:
+    """Answer a request of the trusted curator with exact sums over the rows of this site.
+
+    The file is written next to the request and is as sensitive as the rows: send it to the curator only.
+
+    \b
+    gaussmix sites answer study.toml exchange/request-01.json --site 2 patients.parquet
+    """  # noqa: D301 - click wants the character
+    with sources.opened(others=[file, request]) as data:
+        written = answer_request(file, request, data, site=site, ledger=ledger, reading=sources.reading, force=force)
+    echo(f"wrote {written}, as sensitive as the rows: send it to the curator only", err=True)
 
 
 def _restart_with_common_bits() -> None:

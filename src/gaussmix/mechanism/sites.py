@@ -131,7 +131,8 @@ class Study:
         The guarantee against any ``colluding`` sites together.
     neighbours : {"add-remove", "replace-one"}
     colluding : int
-        t: number of sites that may pool what they see, or fail to draw noise.
+        t: number of sites that may pool what they see, or fail to draw noise. With 0 the sites trust a curator, who
+        adds up their sums and draws the noise (:mod:`gaussmix.mechanism.exchange`).
     sites_per_person : int
         s: a privacy unit, or a row, is at no more than this many sites.
     privacy_unit : PrivacyUnit or None
@@ -180,7 +181,10 @@ class Study:
             raise ArgumentError("Sites must have different names and addresses.")
         if self.privacy_unit is not None:
             self.privacy_unit.check_schema(self.schema)
-        _ = self.sites
+        if self.colluding or isinstance(self.colluding, bool):
+            _ = self.sites
+        elif self.sites_per_person != 1:
+            raise ArgumentError("sites_per_person must be 1 with a trusted curator: declare a privacy unit instead.")
 
     @classmethod
     def new(
@@ -309,6 +313,8 @@ timeout
     @property
     def price_words(self) -> str:
         """What it costs to have no trusted curator."""
+        if not self.colluding:
+            return f"noise of one table: {len(self.peers)} sites trust one curator with their sums"
         s = self.sites
         persons = f", up to {s.sites_per_person} sites per privacy unit" if s.sites_per_person > 1 else ""
         return (
@@ -335,7 +341,7 @@ timeout
 
     def account(self) -> LatticeAccount:
         """Return the account of the total noise. Nothing is spent."""
-        with self.prepare(_Planned(self)) as prepared:
+        with self.prepare(_Planned(self) if self.colluding else None) as prepared:
             if prepared.account is None:
                 raise ArgumentError("epsilon must be finite.")
             return prepared.account
@@ -700,6 +706,11 @@ def run(
     if not isinstance(study, Study) and keys is None:
         keys = default_keys(study)
     agreed = study if isinstance(study, Study) else Study.read(study)
+    if not agreed.colluding:
+        raise ArgumentError(
+            "The sites of this study trust a curator (colluding = 0): use gaussmix sites collect and gaussmix sites "
+            "answer, or agree on a study with colluding >= 1."
+        )
     number = check.positive_integer(site=site)
     if number > len(agreed.peers):
         raise ArgumentError(f"site must be from 1 to {len(agreed.peers)}, got {number}.")
