@@ -39,6 +39,7 @@ from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.discrete import LatticeAccount, lattice_delta
 from gaussmix.accounting.gaussian import gaussian_epsilon
 from gaussmix.accounting.numerics import log_excess, smallest_or_infinity
+from gaussmix.accounting.sites import Sites
 from gaussmix.accounting.thresholds import counts_account
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.baselines.adassp import PreparedAdaSSP
@@ -46,9 +47,9 @@ from gaussmix.baselines.sheffet import PreparedSheffet
 from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS
-from gaussmix.mechanism.noise import secure_generator
+from gaussmix.mechanism.noise import discrete_gaussian, secure_generator, symmetric_noise
 from gaussmix.mechanism.passes import draw_marginals, draw_passes
-from gaussmix.mechanism.release import prepare
+from gaussmix.mechanism.release import accounts_of, prepare
 from gaussmix.models.bounds import coarse_bounds
 from gaussmix.releases.marginals import MarginalPlan
 from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
@@ -113,6 +114,78 @@ class GramRelease(Subject):
         moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
         while True:
             yield ratio.scores(draw_passes(rows, moments, self.accounts[0], rng))
+
+
+class Coalition:
+    """What the collector and t colluding sites see of a total: the noisy sums of all other sites.
+
+    The attacked rows are at one of the honest sites, and all other rows are known; so are the sums and the noise of the
+    colluding sites, which are subtracted. Every honest site draws its share of the noise.
+
+    Parameters
+    ----------
+    sites : Sites
+    honest : int
+        Number of sites that keep their noise secret.
+    """
+
+    def __init__(self, sites: Sites, honest: int, rng: np.random.Generator) -> None:
+        self.sites, self.honest, self.rng = sites, honest, rng
+        self.sigmas: list[float] = []
+
+    def agree(self, question: str, *public: Any) -> None:
+        """Begin a question, the same for all."""
+
+    def share(self, sigma: float) -> float:
+        """Return the noise of one site."""
+        self.sigmas.append(self.sites.share(sigma))
+        return self.sigmas[-1]
+
+    def total(self, noisy: Any) -> Any:
+        """Add the noise of the other honest sites."""
+        drawn, self.sigmas = self.sigmas, []
+        for _ in range(self.honest - 1):
+            if noisy.ndim == 2:
+                on, off = drawn
+                noise = symmetric_noise(len(noisy), diagonal=on, off_diagonal=off, rng=self.rng)
+            else:
+                noise = discrete_gaussian(len(noisy), sigma=drawn[0], rng=self.rng)
+            noisy = noisy + noise.astype(object)
+        return noisy
+
+
+@dataclass
+class JointRelease(Subject):
+    """A joint release of several sites, as t of them see it together with the collector."""
+
+    sites: Sites = field(default_factory=lambda: Sites(3, 1))
+    passes: int = 1
+    honest: int | None = None  # default: all but t
+
+    def __post_init__(self) -> None:
+        near = self.neighbours
+        account, _ = accounts_of(
+            Budget(**self.budget, neighbours=near.relation),
+            self.passes,
+            near.schema,
+            unit=near.unit,
+            sites=self.sites,
+        )
+        self.account = cast(LatticeAccount, account)
+
+    def claimed(self, delta: float) -> float | None:
+        """Return ε of the exact curve against t sites."""
+        return gaussian_epsilon(delta, mu=self.sites.mu(self.account))
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of all matrices and what was requested in each pass."""
+        near, rng = self.neighbours, secure_generator()
+        rows = near.rows(present=present)
+        moments, ratio = rows.moments(), TranscriptRatio(near, rows.schema)
+        honest = self.sites.number - self.sites.colluding if self.honest is None else self.honest
+        while True:
+            view = Coalition(self.sites, honest, rng)
+            yield ratio.scores(draw_passes(rows, moments, self.account, rng, parties=view))
 
 
 @dataclass
@@ -442,6 +515,8 @@ FAST: dict[str, Callable[..., Subject]] = {
         "Gram matrix, one pass, truncated units",
         replace(ZEROS, unit=replace(UNIT, contribution_bounding="sample")),
     ),
+    "sites": partial(JointRelease, "joint release, one of three sites colludes", ZEROS),
+    "two-sites": partial(JointRelease, "joint release of two sites, one colludes", ZEROS, sites=Sites(2, 1)),
     "ledger": partial(LedgerReleases, "three releases, one ledger", ZEROS),
     "sketch": partial(SketchRelease, "GaussMix, k = 10", ZEROS_NO_INTERCEPT),
     "sketch-replace-one": partial(SketchRelease, "GaussMix, k = 10, replace-one", ORTHOGONAL),
@@ -460,6 +535,9 @@ EXPENSIVE: dict[str, Callable[..., Subject]] = {
     "passes": partial(GramRelease, "Gram matrix, four passes", LINE, passes=4),
     "passes-replace-one": partial(
         GramRelease, "Gram matrix, four passes, replace-one", replace(LINE, instead=CORNER), passes=4
+    ),
+    "sites-passes": partial(
+        JointRelease, "joint release, four passes, two of five sites collude", LINE, sites=Sites(5, 2), passes=4
     ),
     "top-coded": partial(CodedRelease, "marginals, top-coding and four passes", TAIL),
     "passes-binary": partial(GramRelease, "Gram matrix, four passes, binary columns", BINARY, passes=4),

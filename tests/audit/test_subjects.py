@@ -22,6 +22,7 @@ from audit.neighbours import CORNER, Neighbours, repeat
 from audit.runner import plot
 from audit.subjects import SUBJECTS, Subject
 from gaussmix.accounting import gaussian_epsilon
+from gaussmix.accounting.sites import Sites
 from gaussmix.baselines import adassp
 from gaussmix.data import encode, gram, kernels
 from gaussmix.data.columns import Numeric, Vector
@@ -353,6 +354,74 @@ def test_histograms_without_noise_are_detected(monkeypatch):
     """The release publishes the estimated number of rows, which comes from them."""
     monkeypatch.setattr(passes._Draw, "histograms", lambda self, found, mu: [counts.astype(float) for counts in found])
     assert not audit.run("passes", **claim("passes")).holds
+
+
+JOINT = partial(subjects.JointRelease, "joint release", subjects.ZEROS)
+
+
+class NoiseForAll(Sites):
+    """The planted fault: each site draws a k-th of the variance that a curator would draw, not a (k - t)-th."""
+
+    def share(self, sigma):
+        return super().share(sigma) / self.price
+
+
+def standard_ratios(sites):
+    """What colluding sites see as a likelihood ratio, N(±μ²/2, μ²) by the claim, brought to N(0, 1)."""
+    subject = JOINT(sites=sites, epsilon=1.0, delta=1e-3)
+    # The ratio of the published noise is smaller by the same factor in all entries.
+    mu, scale = sites.mu(subject.account), (sites.number - sites.colluding) / sites.number
+    found = [subject.observe(present=present, runs=1_200)[:, 0] / scale for present in (True, False)]
+    return [(seen - sign * mu**2 / 2) / mu for seen, sign in zip(found, (1, -1), strict=True)]
+
+
+@pytest.mark.parametrize(("k", "t"), [(3, 1), (2, 1), (5, 2)])
+def test_the_view_of_colluding_sites_has_the_claimed_distribution(k, t):
+    """The guarantee against t sites is attained and not exceeded. Noise for k instead of k - t sites has too small a
+    standard deviation."""
+    for seen in standard_ratios(Sites(k, t)):
+        assert stats.kstest(seen, "norm").pvalue > 1e-4
+        assert np.std(seen) == pytest.approx(1.0, abs=4.5 / np.sqrt(2 * np.size(seen)))
+    planted = standard_ratios(NoiseForAll(k, t))
+    assert stats.kstest(np.concatenate(planted), "norm").pvalue < 1e-4
+    for seen in planted:
+        assert np.std(seen) < 1.0 - 4.5 / np.sqrt(2 * np.size(seen))
+
+
+class Repeated(subjects.JointRelease):
+    """An attacker who lets a run fail after its opening and asks again: the site stored its noise, or draws anew."""
+
+    stored = True
+
+    def scores(self, *, present):
+        views = super().scores(present=present)
+        while True:
+            first = next(views)[0]
+            yield [first + (first if self.stored else next(views)[0])]
+
+
+class Redrawn(Repeated):
+    stored = False
+
+
+LOOSER = {"epsilon": 1.0, "delta": 0.1, "runs": 1500}
+
+
+def test_noise_for_all_sites_instead_of_the_honest_ones_is_detected():
+    assert audit.run(partial(JOINT, sites=Sites(2, 1)), **LOOSER).holds
+    assert not audit.run(partial(JOINT, sites=NoiseForAll(2, 1)), **LOOSER).holds
+
+
+def test_new_noise_for_a_repeated_question_is_detected():
+    """What sites do instead, storing their noisy sums, is in tests/mechanism/test_sites.py."""
+    make = [partial(kind, "repeated", subjects.ZEROS, sites=Sites(3, 1)) for kind in (Repeated, Redrawn)]
+    assert audit.run(make[0], **LOOSER).holds
+    assert not audit.run(make[1], **LOOSER).holds
+
+
+def test_more_colluding_sites_than_tolerated_are_outside_of_the_claim():
+    """One honest site of five: its share of the noise alone is a third of what the claim needs."""
+    assert not audit.run(partial(JOINT, sites=Sites(5, 2), honest=1), **LOOSER).holds
 
 
 class BoundFromTheData(Subject):

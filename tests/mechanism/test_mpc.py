@@ -19,7 +19,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.mechanism.mpc import LARGEST_INPUT, PRIME, Keys, certificate_file, key_file, make_keys
-from gaussmix.mechanism.sites import common_environment, software
+from gaussmix.mechanism.sites import common_environment, default_state, software
 from site_meshes import RELEASE, fewer_values, garbage, honest, leaves, one_site, values_of
 from site_processes import Processes, free_ports
 
@@ -253,11 +253,24 @@ def test_processors_that_compute_other_bits_are_told_apart():
 
 
 @pytest.mark.slow
-def test_five_sites_of_twenty_columns(tmp_path):
+@pytest.mark.parametrize(("number", "colluding"), [(3, 1), (5, 2)])
+def test_released_matrices_are_the_exact_sums_of_what_sites_stored(tmp_path, number, colluding):
+    """20 columns and 4 passes, by MPyC between processes: every entry of every pass, bit for bit."""
     schema = {f"x{i}": [-3, 3] for i in range(20)}
     rng = np.random.default_rng(0)
-    tables = [{name: rng.normal(size=2000) for name in schema} for _ in range(5)]
-    processes = Processes(tmp_path, schema, tables, colluding=2, timeout=60.0)
+    tables = [{name: rng.normal(size=2000) for name in schema} for _ in range(number)]
+    processes = Processes(tmp_path, schema, tables, colluding=colluding, timeout=60.0)
     ended = processes.run()
-    assert [one.code for one in ended] == [0] * 5, [one.words for one in ended]
+    assert [one.code for one in ended] == [0] * number, [one.words for one in ended]
     assert same_files(processes)
+    released = gm.load(processes.out(1))
+    of_sites = []
+    for site in range(1, number + 1):
+        folder = default_state(processes.ledger(site).path, processes.study)
+        of_sites.append([json.loads(path.read_text())["sum"] for path in sorted(folder.glob("*.sum"))])
+    totals = [[sum(column) for column in zip(*sums, strict=True)] for sums in zip(*of_sites, strict=True)]
+    matrices = [total for total in totals if len(total) == 21 * 22 // 2]
+    assert len(matrices) == 4
+    bits = released.certificate.account.bits
+    for total, output in zip(matrices, released.statistic.passes, strict=True):
+        assert [value / 2**bits for value in total] == output.matrix[np.triu_indices(21)].tolist()
