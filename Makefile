@@ -6,10 +6,15 @@ BIN := .venv/bin
 # Per cent of lines and branches, a point below what is measured.
 COVERAGE := 96
 
-.PHONY: demo test test-slow test-processors test-oldest test-python release-check docs format audit bench bench-compare field figures networks networks-env clean
+.PHONY: demo sites-demo test test-slow test-processors test-oldest test-python release-check docs format audit bench bench-compare field figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo --force
+
+# Three hospitals as three processes on this machine, and their joint release.
+sites-demo: .venv/test
+	rm -rf sites-demo
+	$(BIN)/gaussmix sites demo --out sites-demo
 
 test: .venv/test
 	$(BIN)/ruff format --check .

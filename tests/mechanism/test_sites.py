@@ -324,6 +324,17 @@ def test_sites_with_different_software_stop_before_anything_is_spent(tmp_path):
     assert [spent(tmp_path, site) for site in (1, 2, 3)] == [[], [], []]
 
 
+@pytest.mark.parametrize("greeting", [b"[" * 60_000, b"\xff", b"{}", b"[1]", b"1" * 2**17, b""])
+def test_a_malformed_greeting_ends_the_run_before_anything_is_spent(tmp_path, greeting):
+    class Rude(_Site):
+        def _compare(self, mine):
+            self._mesh.exchange(greeting, "comparing studies")
+
+    ended = run_all(study_of(SCHEMA, passes=1), [table(i) for i in range(3)], tmp_path, sites={2: Rude})
+    assert "Site 2 (site 2) sent no valid greeting" in str(ended[0])
+    assert [spent(tmp_path, site) for site in (1, 3)] == [[], []]
+
+
 def test_a_site_that_computes_another_clip_is_found_before_the_pass(tmp_path):
     class Wider(_Site):
         def agree(self, question, *public):
@@ -367,7 +378,7 @@ def test_a_query_needs_a_study_that_allows_it(tmp_path):
 def test_persons_at_sites(tmp_path):
     unit = gm.PrivacyUnit("id", 3)
     tables = [{**table(i), "id": np.repeat(np.arange(500), 3).astype(str)} for i in range(3)]
-    for s, words in ((1, "one unit is at one site"), (2, "one unit is at at most 2 sites")):
+    for s, words in ((1, "one unit is held by one site"), (2, "one unit is held by at most 2 sites")):
         folder = tmp_path / str(s)
         folder.mkdir()
         study = study_of(SCHEMA, passes=2, privacy_unit=unit, sites_per_person=s)

@@ -24,7 +24,7 @@ from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.report.demo import PREDICTORS, ROWS, SCHEMA, make_patients
 from gaussmix.report.page import render
 
-__all__ = ["demo"]
+__all__ = ["compared", "comparison", "demo", "without_noise"]
 
 LEAST_SQUARES, DISCRIMINANT = "least squares on the table", "discriminant on the table"
 """Headings of the column of exact values: of the rows as the release codes and weights them, without noise."""
@@ -72,10 +72,9 @@ def demo(epsilon: float, delta: float, out: Path, force: bool, as_json: bool) ->
 
 def _show(private: Release, patients: pa.Table, as_json: bool) -> None:
     """Print the certificate, the passes and the models of a release."""
-    rows = private.topcode(patients).append_column("row_weight", pa.array(private.weights(patients)))
-    exact = release(rows, {**SCHEMA, "row_weight": [0, 1]}, weight="row_weight", epsilon=math.inf, delta=1e-6)
-    models = {f"{response}, linear": _compared(private, exact, response) for response in ("cost", "pressure")}
-    models["readmitted, log odds"] = log_odds = _compared(private, exact, "readmitted")
+    exact = without_noise(private, patients)
+    models = {f"{response}, linear": compared(private, exact, response) for response in ("cost", "pressure")}
+    models["readmitted, log odds"] = log_odds = compared(private, exact, "readmitted")
     odds = {name: _exponentials(row) for name, row in log_odds.items() if name != INTERCEPT}
     passes = _passes(private)
     if as_json:
@@ -91,7 +90,13 @@ def _show(private: Release, patients: pa.Table, as_json: bool) -> None:
         table.add_row(str(number), f"{own['mu']:.3f}", f"{own['share']:.0%}", f"{own['rate']:.0%}")
     console.print(table)
     for title, rows in {**models, "readmitted, odds ratios": odds}.items():
-        console.print(_table(title, LEAST_SQUARES if "linear" in title else DISCRIMINANT, rows))
+        console.print(comparison(title, LEAST_SQUARES if "linear" in title else DISCRIMINANT, rows))
+
+
+def without_noise(private: Release, patients: pa.Table) -> Release:
+    """Return the release without noise that a private one estimates: of the coded rows with their weights."""
+    rows = private.topcode(patients).append_column("row_weight", pa.array(private.weights(patients)))
+    return release(rows, {**SCHEMA, "row_weight": [0, 1]}, weight="row_weight", epsilon=math.inf, delta=1e-6)
 
 
 def _passes(private: Release) -> list[dict[str, float]]:
@@ -101,7 +106,7 @@ def _passes(private: Release) -> list[dict[str, float]]:
     return [{"mu": output.mu, "share": output.mu**2 / whole, "rate": output.rate} for output in passes]
 
 
-def _compared(private: Release, exact: Release, response: str) -> dict[str, dict[str, Any]]:
+def compared(private: Release, exact: Release, response: str) -> dict[str, dict[str, Any]]:
     """Return exact value, estimate and interval of each coefficient; None for those that are not identified."""
     estimated, truth = (
         (own.logit if response == "readmitted" else own.ols)(response, PREDICTORS[response]).summary()
@@ -127,7 +132,8 @@ def _exponentials(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _table(title: str, exact: str, rows: dict[str, dict[str, Any]]) -> Table:
+def comparison(title: str, exact: str, rows: dict[str, dict[str, Any]]) -> Table:
+    """Return the result of `compared` as a table; ``exact`` is the heading of the exact values."""
     table = Table(title=title, title_justify="left")
     for heading in ("coefficient", exact, "private", "95 % interval"):
         table.add_column(heading, justify="left" if heading == "coefficient" else "right")

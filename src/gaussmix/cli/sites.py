@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import os
+import socket
+import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
 
 from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._text import json_text
 from gaussmix.accounting.parameters import NEIGHBOURS
+from gaussmix.cli.demo import compared, comparison
 from gaussmix.cli.exits import Command, echo, echo_json
 from gaussmix.cli.options import (
     FORCE,
@@ -25,12 +33,16 @@ from gaussmix.cli.options import (
     table_options,
     unit_of,
 )
-from gaussmix.errors import ArgumentError
+from gaussmix.errors import ArgumentError, OutputExistsError, SiteError
+from gaussmix.ledger import Ledger
 from gaussmix.mechanism.exchange import answer as answer_request
 from gaussmix.mechanism.exchange import collect as collect_release
 from gaussmix.mechanism.mpc import make_keys
+from gaussmix.mechanism.release import release
 from gaussmix.mechanism.sites import TIMEOUT, Study, common_environment, default_keys
 from gaussmix.mechanism.sites import run as run_site
+from gaussmix.models.release import load
+from gaussmix.report.demo import SCHEMA, make_patients
 
 __all__ = ["sites"]
 
@@ -262,6 +274,75 @@ def answer(sources: Sources, file: Path, request: Path, site: int, ledger: Path 
     with sources.opened(others=[file, request]) as data:
         written = answer_request(file, request, data, site=site, ledger=ledger, reading=sources.reading, force=force)
     echo(f"wrote {written}, as sensitive as the rows: send it to the curator only", err=True)
+
+
+_HOSPITALS = {"North": 20_000, "South": 30_000, "West": 50_000}
+
+
+@sites.command(cls=Command)
+@click.option("--epsilon", "-e", type=float, default=1.0, show_default=True, help="ε against one colluding site.")
+@click.option("--delta", "-d", type=float, default=1e-6, show_default=True, help="δ against one colluding site.")
+@click.option(
+    "--out", "-o", type=click.Path(file_okay=False, path_type=Path), required=True, help="New folder for all files."
+)
+@JSON
+def demo(epsilon: float, delta: float, out: Path, as_json: bool) -> None:
+    """Make a joint release of three synthetic hospitals, as three processes on this machine.
+
+    Compares a model from the joint release with least squares on the pooled rows, which no site has.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise OutputExistsError(f"{out} is not empty. Choose a new folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    ports = _free_ports(len(_HOSPITALS))
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(_HOSPITALS, ports, strict=True)}
+    study = Study.new(
+        "Three hospitals", SCHEMA, addresses, epsilon=epsilon, delta=delta, colluding=1, timeout=_DEMO_SECONDS
+    )
+    file, tables = out / "study.toml", []
+    write_whole(file, study.to_toml().encode())
+    processes = []
+    for site, (name, rows) in enumerate(_HOSPITALS.items(), 1):
+        tables.append(make_patients(rows, seed=site))
+        pq.write_table(tables[-1], out / f"{name}.parquet")
+        make_keys(default_keys(file), site, study.release)
+        Ledger(out / f"{name}.ledger", epsilon=2 * epsilon, delta=2 * delta)
+        command = ["sites", "run", file, "--site", site, out / f"{name}.parquet", "--ledger", out / f"{name}.ledger"]
+        command += ["-o", out / f"{name}.release.parquet"]
+        echo("gaussmix " + " ".join(map(str, command)), err=True)
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "gaussmix", *map(str, command)],
+                stdout=subprocess.DEVNULL,
+                stderr=None if site == 1 else subprocess.DEVNULL,
+            )
+        )
+    codes = [process.wait() for process in processes]
+    if any(codes):
+        raise SiteError(f"The sites ended with exit codes {', '.join(map(str, codes))}.")
+    files = [out / f"{name}.release.parquet" for name in _HOSPITALS]
+    same = len({path.read_bytes() for path in files}) == 1
+    private = load(files[0])
+    exact = release(pa.concat_tables(tables), SCHEMA, epsilon=math.inf, delta=delta)
+    found = compared(private, exact, "cost")
+    if as_json:
+        echo_json({"certificate": private.certificate.to_dict(), "same_file": same, "cost": found})
+        return
+    echo(str(private.certificate))
+    echo(f"the same file at every site: {'yes' if same else 'NO'}")
+    Console(file=sys.stdout).print(
+        comparison("cost, joint release of three hospitals", "least squares on pooled rows", found)
+    )
+
+
+_DEMO_SECONDS = 120.0
+
+
+def _free_ports(number: int) -> list[int]:
+    """Return ports that are free on the loopback interface."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
+        return [server.getsockname()[1] for server in servers]
 
 
 def _restart_with_common_bits() -> None:

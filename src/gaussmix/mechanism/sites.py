@@ -539,15 +539,16 @@ class _Site(_Planned):
         for number, message in enumerate(found):
             site = f"Site {number + 1} ({self._study.peers[number].name})"
             try:
-                theirs = strict_json(message)
-            except ValueError:
+                theirs = strict_json(message) if len(message) < _LONGEST_GREETING else None
+            except (ValueError, RecursionError):
                 theirs = None
             if not isinstance(theirs, dict) or theirs.keys() != mine.keys():
                 raise SiteError(f"{site} sent no valid greeting. Use the same version of gaussmix everywhere.")
             for name, value in mine.items():
                 if theirs[name] != value:
                     shown = "" if name in _HASHED else f": {plain(str(theirs[name])[:200])} there, {value} here"
-                    raise SiteError(f"{site} has another {_WORDS.get(name, name)}{shown}. Nothing was spent.")
+                    advice = _ADVICE if name in ("BLAS", "processor") else ""
+                    raise SiteError(f"{site} has another {_WORDS.get(name, name)}{shown}.{advice} Nothing was spent.")
 
     def agree(self, question: str, *public: Transform | Floats | float) -> None:
         """Begin a question; stop unless all sites ask the same, with the same history."""
@@ -594,6 +595,12 @@ class _Site(_Planned):
                 raise SiteError(f"The release of site {number + 1} ({self._study.peers[number].name}) is another one.")
 
 
+_LONGEST_GREETING = 2**16
+_ADVICE = (
+    " The sites would compute different last bits of a preconditioner. The command gaussmix sites run chooses the same "
+    "kernels on most Intel and AMD processors; in Python, set the environment variables OPENBLAS_CORETYPE=Haswell and "
+    "NPY_DISABLE_CPU_FEATURES before numpy is imported."
+)
 _HASHED = ("study", "certificates", "account")
 _WORDS = {"study": "study file", "certificates": "set of certificates", "account": "account of the noise"}
 

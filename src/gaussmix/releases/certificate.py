@@ -112,7 +112,7 @@ def conditions_of_sites(sites: Sites, unit: PrivacyUnit | None) -> tuple[Conditi
     whose = ONE_ROW if unit is None else "no individual has rows under two values of the privacy unit; one unit"
     places = "one site" if sites.sites_per_person == 1 else f"at most {sites.sites_per_person} sites"
     return (
-        Condition(False, f"{whose} is at {places}."),
+        Condition(False, f"{whose} is held by {places}."),
         Condition(
             False,
             f"at least {sites.number - sites.colluding} of {sites.number} sites drew their noise and kept it secret.",
