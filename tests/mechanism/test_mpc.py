@@ -266,7 +266,7 @@ def test_released_matrices_are_the_exact_sums_of_what_sites_stored(tmp_path, num
     released = gm.load(processes.out(1))
     of_sites = []
     for site in range(1, number + 1):
-        folder = default_state(processes.ledger(site).path, processes.study)
+        folder = default_state(processes.ledger(site), processes.study)
         of_sites.append([json.loads(path.read_text())["sum"] for path in sorted(folder.glob("*.sum"))])
     totals = [[sum(column) for column in zip(*sums, strict=True)] for sums in zip(*of_sites, strict=True)]
     matrices = [total for total in totals if len(total) == 21 * 22 // 2]

@@ -26,6 +26,7 @@ from gaussmix.cli.options import (
     FORCE,
     INPUT_FILE,
     JSON,
+    LEDGER,
     UNIT,
     Sources,
     out_option,
@@ -191,7 +192,7 @@ def keys(file: Path, site: int, keys: Path | None) -> None:
 @_STUDY
 @_SITE
 @_KEYS
-@click.option("--ledger", type=INPUT_FILE, required=True, help="Ledger of this site's rows, which is charged.")
+@click.option("--ledger", type=LEDGER, required=True, help="Ledger of this site's rows, which is charged.")
 @click.option("--listen", help="HOST:PORT to listen on, if it differs from the address in the study.")
 @click.option(
     "--state", type=click.Path(file_okay=False, path_type=Path), help="Folder of noisy sums. Default: at the ledger."
@@ -260,7 +261,7 @@ def collect(file: Path, folder: Path, out: Path, as_json: bool, force: bool) -> 
 @_STUDY
 @click.argument("request", type=INPUT_FILE)
 @_SITE
-@click.option("--ledger", type=INPUT_FILE, help="Ledger of this site's rows, charged at the first answer.")
+@click.option("--ledger", type=LEDGER, help="Ledger of this site's rows, charged at the first answer.")
 @FORCE
 @table_options(aggregates=True)
 def answer(sources: Sources, file: Path, request: Path, site: int, ledger: Path | None, force: bool) -> None:

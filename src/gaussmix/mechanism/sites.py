@@ -657,9 +657,11 @@ def default_keys(study: str | os.PathLike[str]) -> Path:
     return Path(study).with_suffix(".keys")
 
 
-def default_state(ledger: str | os.PathLike[str], study: Study) -> Path:
-    """Return the folder of a study's noisy sums next to a ledger."""
-    return Path(f"{os.fspath(ledger)}.{study.release[:12]}.sums")
+def default_state(ledger: Ledger, study: Study) -> Path:
+    """Return the folder of a study's noisy sums next to the file of a ledger."""
+    if not isinstance(ledger.path, Path):
+        raise ArgumentError("state is required with a ledger in a database: a folder for this site's noisy sums.")
+    return Path(f"{ledger.path}.{study.release[:12]}.sums")
 
 
 def run(
@@ -705,8 +707,8 @@ def run(
     listen : str, optional
         "host:port" to listen on, if it differs from the address in the study.
     state : path, optional
-        Folder of this site's noisy sums, which is **sensitive**. Default: next to the ledger. Once every site has the
-        release, it can be deleted.
+        Folder of this site's noisy sums, which is **sensitive**. Default: next to the ledger's file. Once every site
+        has the release, it can be deleted.
     progress : function, optional
         Called with a line of text in every step.
     """
@@ -725,7 +727,7 @@ def run(
         raise ArgumentTypeError("keys is required: the folder with this site's key and the certificates of all sites.")
     held = Keys.read(keys, number, number=len(agreed.peers), release=agreed.release)
     opened = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
-    stored = StoredSums(Path(default_state(opened.path, agreed) if state is None else state), agreed, number)
+    stored = StoredSums(default_state(opened, agreed) if state is None else Path(state), agreed, number)
     options = ReadOptions() if reading is None else check.instance(ReadOptions, reading=reading)
     mesh = Mesh(agreed.peers, held, timeout=agreed.timeout, listen=None if listen is None else address_of(listen))
     certificates = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in held.certificates)).hexdigest()
