@@ -23,10 +23,11 @@ def study_of(schema, number=3, colluding=1, **options):
 class Hub:
     """What sites in threads exchange. Keeps everything that is sent: ``messages`` and ``inputs`` by step."""
 
-    def __init__(self, number, stop=None):
+    def __init__(self, number, stop=None, shifted=None):
         self.number, self.changed, self.ended = number, threading.Condition(), False
         self.slots, self.messages, self.inputs = {}, [], []
         self.stop = stop  # (site, step): the site disappears in that step
+        self.shifted = shifted  # (site, question): the site is shown another total than the others
 
     def transport(self, site):
         return HubTransport(self, site)
@@ -72,7 +73,8 @@ class HubTransport:
         if self.site == 1:
             self.hub.inputs.append((doing, found))
         self._next(f"after {doing}")
-        return [sum(column) for column in zip(*found, strict=True)]
+        totals = [sum(column) for column in zip(*found, strict=True)]
+        return [total + 1 for total in totals] if self.hub.shifted == (self.site, doing) else totals
 
 
 def ledger_of(folder, site, **options):

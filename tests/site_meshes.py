@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from gaussmix.errors import GaussmixError
 from gaussmix.mechanism.mpc import LARGEST_INPUT, Keys, Mesh, Peer
@@ -36,6 +37,12 @@ def garbage(mesh, site):
     for link in mesh._links.values():
         mesh._loop.call_soon_threadsafe(link.transport.write, bytes(range(12)) * 1000)
     return mesh.exchange(b"", "waiting")
+
+
+def hangs(mesh, site):
+    mesh.exchange(b"%d" % site, "greeting")
+    time.sleep(12)
+    return "woke up"
 
 
 def leaves(mesh, site):

@@ -20,7 +20,7 @@ import pytest
 import gaussmix as gm
 from gaussmix.mechanism.mpc import LARGEST_INPUT, PRIME, Keys, certificate_file, key_file, make_keys
 from gaussmix.mechanism.sites import common_environment, default_state, software
-from site_meshes import RELEASE, fewer_values, garbage, honest, leaves, one_site, values_of
+from site_meshes import RELEASE, fewer_values, garbage, hangs, honest, leaves, one_site, values_of
 from site_processes import Processes, free_ports
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("mpyc") is None, reason="MPyC is not installed")
@@ -84,8 +84,16 @@ def test_sums_cannot_wrap_around():
 
 def test_a_site_that_leaves_is_named(keys):
     found = run_mesh(keys(3), [honest, leaves, honest])
+    for site in (1, 3):  # one of them may see that the other has stopped too
+        assert "2 (S2)" in found[site]
+        assert "closed" in found[site]
+
+
+def test_a_site_that_hangs_is_waited_for_in_bounded_time(keys):
+    found = run_mesh(keys(3), [honest, hangs, honest], timeout=4.0)
     for site in (1, 3):
-        assert "Site 2 (S2) closed its connection while" in found[site]
+        assert "did not answer within 4 seconds" in found[site] or "closed" in found[site]
+    assert any("did not answer" in found[site] for site in (1, 3))
 
 
 def test_a_missing_site_is_named(keys):
@@ -250,6 +258,20 @@ def test_processors_that_compute_other_bits_are_told_apart():
     assert "V4" not in common["processor"]
     assert "AVX512" not in common["processor"]
     assert oldest.keys() == common.keys() == software().keys()
+
+
+@pytest.mark.slow
+def test_sites_with_other_kernels_and_threads_compute_the_same_bits(tmp_path):
+    """The command starts again with common kernels; the number of threads does not matter. 60 columns."""
+    schema = {f"x{i}": [-3, 3] for i in range(60)}
+    rng = np.random.default_rng(0)
+    tables = [{name: rng.normal(size=3000) for name in schema} for _ in range(3)]
+    processes = Processes(tmp_path, schema, tables, timeout=120.0)
+    own = [{"OPENBLAS_CORETYPE": "Prescott"}, {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}, {}]
+    started = [processes.start(site, environment=change) for site, change in enumerate(own, 1)]
+    ended = [one.ended() for one in started]
+    assert [one.code for one in ended] == [0, 0, 0], [one.words for one in ended]
+    assert same_files(processes)
 
 
 @pytest.mark.slow

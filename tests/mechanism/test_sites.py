@@ -348,6 +348,40 @@ def test_a_site_that_computes_another_clip_is_found_before_the_pass(tmp_path):
     assert "Pass 2 of 2" not in [doing for doing, _ in hub.inputs]
 
 
+def test_sites_that_were_shown_different_totals_stop(tmp_path):
+    """A malicious site sends inconsistent shares: the next question is not answered."""
+    hub = Hub(3, shifted=(3, "Pass 1"))
+    ended = run_all(study_of(SCHEMA, passes=2), [table(i) for i in range(3)], tmp_path, hub=hub)
+    assert "Site 3 (site 3) asks another question in Pass 1" in str(ended[0])
+    assert all(isinstance(error, gm.SiteError) for error in ended)
+    assert len(hub.inputs) == 3  # two marginals and the matrix of the first pass
+
+
+def test_sites_that_were_shown_different_last_totals_notice(tmp_path):
+    hub = Hub(3, shifted=(3, "Pass 2 of 2"))
+    ended = run_all(study_of(SCHEMA, passes=2), [table(i) for i in range(3)], tmp_path, hub=hub)
+    assert "The release of site 3 (site 3) is another one" in str(ended[0])
+
+
+def test_schemas_of_every_kind(tmp_path):
+    """Vectors, which have no marginals; weights and terms; declared tables."""
+    rng = np.random.default_rng(0)
+    vectors = [{"X": rng.normal(size=(500, 3)), "y": rng.normal(size=500)} for _ in range(3)]
+    kinds = [(study_of({"X": {"size": 3, "norm": 3.0}, "y": [-3, 3]}, passes=2), vectors)]
+    weighted = [{**table(i), "w": rng.uniform(0, 2, 1500)} for i in range(3)]
+    schema = {**SCHEMA, "w": [0, 2], "old": "boolean"}
+    weighted = [{**one, "old": one["age"] > 60} for one in weighted]
+    kinds.append((study_of(schema, passes=2, weight="w", tables=[("sex", "old")], neighbours="replace-one"), weighted))
+    for number, (study, tables) in enumerate(kinds):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        ledger = {"neighbours": study.neighbours}
+        released = run_all(study, tables, folder, ledger=ledger)
+        assert all(isinstance(one, gm.Release) for one in released), released
+        assert len({one.to_bytes() for one in released}) == 1
+        assert Study.parse(study.to_toml()).hash == study.hash
+
+
 def test_a_site_with_another_table_stops_before_it_meets_others(tmp_path):
     tables = [table(i) for i in range(3)]
     del tables[1]["cost"]

@@ -30,7 +30,7 @@ from gaussmix import _validation as check
 from gaussmix._files import strict_json, write_whole
 from gaussmix._types import Floats
 from gaussmix.accounting.discrete import LatticeAccount, slack_delta
-from gaussmix.data.gram import BinCounts, ExactSums, Gram, MappedGram, NormCounts, Query, Summable
+from gaussmix.data.gram import BinCounts, ExactSums, Gram, MappedGram, NormCounts, Query, Summable, one_blas_thread
 from gaussmix.data.marginals import MarginalQuery, MarginalSums
 from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.sampling import Sample
@@ -253,7 +253,8 @@ def collect(
     agreed = _trusted(study)
     place = Path(folder)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with agreed.prepare(_Curator(agreed, place), out=out, force=force) as prepared:
+    # A repeated run must compute the same requests, whatever the number of threads.
+    with one_blas_thread(), agreed.prepare(_Curator(agreed, place), out=out, force=force) as prepared:
         return prepared.draw(_RequestedRows(_Requests(place, agreed), agreed.schema))
 
 

@@ -64,6 +64,7 @@ from gaussmix.accounting.discrete import LatticeAccount, slack_delta
 from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
 from gaussmix.accounting.sites import Sites
 from gaussmix.data.contributions import PrivacyUnit
+from gaussmix.data.gram import one_blas_thread
 from gaussmix.data.schema import Schema, declared_schema, stored_schema
 from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import open_table
@@ -761,11 +762,12 @@ def _drawn(
         )
     if out is not None:
         refuse_inputs(out, table.paths)
-    with study.prepare(joint, out=out, force=force) as prepared:
+    # The last bits of a preconditioner depend on the number of threads of BLAS. Rows are read by as many as before.
+    with one_blas_thread(), study.prepare(joint, out=out, force=force) as prepared:
         if prepared.account is None:
             raise ArgumentError("epsilon must be finite.")
         joint.check_budget(prepared.account)
         with closing(prepared.rows(table, options)) as rows:
             private = prepared.draw(rows, origins=table.origins, progress=options.progress)
-    joint.finish(private)
+        joint.finish(private)
     return private
