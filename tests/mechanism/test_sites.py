@@ -16,6 +16,10 @@ from gaussmix.mechanism import noise, passes
 from gaussmix.mechanism.sites import StoredSums, Study, _Site, address_of
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.preconditioning import budgets_of
+from gaussmix.report.label import as_svg
+from gaussmix.report.page import render
+from gaussmix.report.registry import record_of
+from gaussmix.report.statement import fields_of, up
 from gaussmix.report.verify import verdict_on
 from site_hub import Hub, ledger_of, run_all, study_of
 
@@ -96,6 +100,24 @@ def test_all_sites_have_the_same_file_and_it_verifies(tmp_path):
     assert 0.9e-6 < verdict.computed_delta <= 1e-6
     assert verdict.outsider_epsilon < 0.81
     assert "Against outsiders" in verdict.sentence
+
+
+def test_reports_state_the_guarantee_against_sites(tmp_path):
+    """Not the smaller μ of the published noise, which holds against outsiders only."""
+    study = study_of(SCHEMA, passes=2)
+    private = run_all(study, [table(i) for i in range(3)], tmp_path)[0]
+    mu = study.sites.mu(study.account())
+    assert private.certificate.guarantee.mu == mu > private.certificate.account.mu
+    assert float(private.ols("cost").glance()["mu"].iloc[0]) == mu
+    fields = {field.name: field for field in fields_of(private, None, valid=True)}
+    assert fields["μ (Gaussian DP)"].value == up(mu)
+    assert fields["Trust model"].value.startswith("federated")
+    assert "against outsiders" in fields["Trust model"].note
+    record = record_of(private)["deployment"]
+    assert record["deployment_model"]["model_name"] == "Federated"
+    assert f"is {mu:.6g}-Gaussian-DP" in record["privacy_loss"]["privacy_parameters_details"]
+    assert up(mu) in as_svg(private)
+    assert "federated" in render(private, response="cost")
 
 
 def test_the_noise_of_a_site_is_its_share(tmp_path, monkeypatch):

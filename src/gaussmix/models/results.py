@@ -808,7 +808,7 @@ def ratio_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
 def glance_table(summary: Summary, certificate: Certificate | None) -> ResultTable:
     """Return one row about the whole model. sigma is the residual standard error."""
     shown = summary.family.has_rsquared and not summary.noise_dominates
-    account = None if certificate is None else certificate.account
+    account = None if certificate is None else certificate.guarantee
     columns: dict[str, tuple[Any, ...]] = {
         "nobs": (summary.nobs,),
         "r.squared": (summary.rsquared if shown else math.nan,),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from gaussmix import _validation as check
@@ -244,6 +244,13 @@ class Certificate:
         if isinstance(self.account, LatticeAccount | CountsAccount):
             return "OpenDP's exact sampler, seeded with operating-system entropy"
         return "ChaCha20, keyed with operating-system entropy"
+
+    @property
+    def guarantee(self) -> Account:
+        """The account from which the guarantee follows: for several sites, that of the noise of all but t of them."""
+        if self.sites is None or not isinstance(self.account, LatticeAccount):
+            return self.account
+        return replace(self.account, mu=self.sites.mu(self.account))
 
     @property
     def site_words(self) -> tuple[str, ...]:

@@ -46,9 +46,9 @@ def label_of(release: Release) -> PrivacyLabel:
     if invalid is None:
         together = certificate.covers_ledger
         lines.append(("Covers", "all releases of one ledger" if together else "this release"))
-        if isinstance(certificate.account, LatticeAccount):
+        if isinstance(account := certificate.guarantee, LatticeAccount):
             alone = ", this release alone" if together else ""
-            lines.append(("μ (Gaussian DP)", f"{up(certificate.account.mu)}{alone}"))
+            lines.append(("μ (Gaussian DP)", f"{up(account.mu)}{alone}"))
         lines.append(("Attack power", f"at most {found_at_most(certificate)} at 5 % false positives"))
     lines += [
         ("Mechanism", certificate.mechanism),

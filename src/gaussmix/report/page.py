@@ -174,7 +174,7 @@ def render(
     environment = _environment()
     certificate = release.certificate
     invalid = banner(release)
-    curve = None if invalid else curve_of(certificate.account)
+    curve = None if invalid else curve_of(certificate.guarantee)
     drawn = None if curve is None else picture(curve, certificate)
     opening = first_response(release.schema, response)
     no_models, tables, no_tables = "", None, ""

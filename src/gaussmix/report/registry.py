@@ -107,9 +107,7 @@ def record_of(release: Release, *, file_sha256: str = "") -> dict[str, Any]:
             },
             "privacy_loss": _privacy_loss(certificate),
             "deployment_model": {
-                "model_name": "Central",
-                "model_name_details": "A trusted curator holds the rows and runs the mechanism; only the release is "
-                "published.",
+                **_model(certificate),
                 "actors": TO_FILL_IN,
                 "release_type": "One release",
                 "release_type_details": "Further releases of the same rows share the budget of the same ledger."
@@ -148,8 +146,23 @@ def record_of(release: Release, *, file_sha256: str = "") -> dict[str, Any]:
     return record
 
 
+def _model(certificate: Certificate) -> dict[str, str]:
+    if certificate.sites is None:
+        return {
+            "model_name": "Central",
+            "model_name_details": "A trusted curator holds the rows and runs the mechanism; only the release is "
+            "published.",
+        }
+    words = "; ".join(certificate.site_words)
+    return {
+        "model_name": "Federated",
+        "model_name_details": "Each site holds its own rows and adds its share of the noise; only totals over all "
+        f"sites are opened, by secret sharing. Guarantees (epsilon, delta) {words}.",
+    }
+
+
 def _privacy_loss(certificate: Certificate) -> dict[str, Any]:
-    account, together = certificate.account, certificate.covers_ledger
+    account, together = certificate.guarantee, certificate.covers_ledger
     details = "They cover all releases through one ledger together. " if together else ""
     if isinstance(account, LatticeAccount):
         details += (

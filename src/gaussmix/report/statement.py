@@ -120,17 +120,20 @@ def found_at_most(certificate: Certificate) -> str:
     """Return the power of the best membership-inference attack at a 5 % false-positive rate, rounded up."""
     epsilon, delta = certificate.epsilon, certificate.delta
     caught = min(math.exp(min(epsilon, 700)) * 0.05 + delta, 1 - math.exp(-epsilon) * (0.95 - delta), 1.0)
-    if isinstance(certificate.account, LatticeAccount) and not certificate.covers_ledger:
-        caught = min(caught, certificate.account.attack_power(0.05))
+    account = certificate.guarantee
+    if isinstance(account, LatticeAccount) and not certificate.covers_ledger:
+        caught = min(caught, account.attack_power(0.05))
     return f"{math.ceil(1000 * caught) / 10:g} %"
 
 
 def assumed(certificate: Certificate) -> tuple[str, ...]:
     """Return the assumptions that cannot be verified from the release."""
     by_row, exact = certificate.privacy_unit is None, isinstance(certificate.account, LatticeAccount)
+    held = "A trusted curator held the rows, ran the library and saw its errors."
+    if certificate.sites is not None:
+        held = "Each site held its own rows, ran the library and saw its errors."
     return (
-        "A trusted curator held the rows, ran the library and saw its errors. The guarantee covers only this release "
-        "and results computed from it.",
+        f"{held} The guarantee covers only this release and results computed from it.",
         "Bounds, levels and weights were chosen without looking at the rows, or by a private release whose budget is "
         "accounted for. Software cannot verify this.",
         "Each person contributes one row. The protection of a person with several rows is weaker."
@@ -161,9 +164,18 @@ class Field:
     note: str = ""
 
 
+def _trust(certificate: Certificate) -> tuple[str, str]:
+    """Return who holds the rows; for several sites, also the two guarantees."""
+    if certificate.sites is None:
+        return "central: one trusted curator holds the rows", ""
+    return "federated: each site holds its own rows, and only noisy totals are opened", "; ".join(
+        certificate.site_words
+    )
+
+
 def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file_sha256: str = "") -> list[Field]:
     """Return the fields of the statement."""
-    certificate, account, statistic = release.certificate, release.certificate.account, release.statistic
+    certificate, account, statistic = release.certificate, release.certificate.guarantee, release.statistic
     together = certificate.covers_ledger
     fields = [
         Field("Privacy unit", certificate.unit_words),
@@ -205,7 +217,7 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
     fields += [
         Field("Analysis", account.analysis, "used to compute ε and δ"),
         Field("Generator", certificate.generator_words, f"recorded as {certificate.generator}"),
-        Field("Trust model", "central: one trusted curator holds the rows"),
+        Field("Trust model", *_trust(certificate)),
         Field("Library version", f"gaussmix {certificate.version}" if certificate.version else "not recorded"),
         Field("Time", certificate.time or "not recorded", "creation of the release, UTC"),
         Field("Schema", certificate.schema.fingerprint, "SHA-256 of the declared columns"),

@@ -15,7 +15,6 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.ledger import Entry
 from gaussmix.models.release import Release
-from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.file import check_signature, read_bytes, release_id
 
 __all__ = ["STATES", "Verdict", "entry_state", "verdict_on", "verify"]
@@ -84,11 +83,12 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
     except DamagedError as error:
         return Verdict("damaged", str(error))
     certificate, account = release.certificate, release.certificate.account
+    guarantee = certificate.guarantee
     found: dict[str, Any] = {
         "epsilon": certificate.epsilon,
         "delta": certificate.delta,
         "release": certificate.release,
-        "computed_delta": _computed_delta(certificate),
+        "computed_delta": guarantee.spent_delta if isinstance(guarantee, LatticeAccount) else None,
         "outsider_epsilon": None,
     }
     if certificate.sites is not None and isinstance(account, LatticeAccount):
@@ -104,14 +104,6 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
     sites = "".join(f" {line[0].upper()}{line[1:]}." for line in certificate.site_words)
     words = f"{path} is {pair}-differentially private{whose}, as certified.{sites}{signed}"
     return Verdict("true", words, **found)
-
-
-def _computed_delta(certificate: Certificate) -> float | None:
-    """Return δ at the certified ε, recomputed from the noise; for several sites, from the noise of all but t."""
-    account = certificate.account
-    if not isinstance(account, LatticeAccount):
-        return None
-    return account.spent_delta if certificate.sites is None else certificate.sites.delta(account)
 
 
 STATES = {
