@@ -50,6 +50,7 @@ MOST_BYTES = 2**28
 _RETRY = 0.2  # seconds between attempts to connect
 _NOTICE = 0.5  # seconds until a closed connection is reported
 _CLOSING = 5.0
+_NO_UVLOOP = "MPYC_NOUVLOOP"
 _VALID = datetime.timedelta(days=3650)
 
 R = TypeVar("R")
@@ -180,16 +181,21 @@ class Peer:
 
 
 def _load_mpyc() -> Any:
-    """Import MPyC, which reads the command line and sets up logging when it is imported."""
-    root, arguments = logging.getLogger(), sys.argv
+    """Import MPyC, which reads the command line and sets up logging and event loops when it is imported."""
+    root, arguments, loops = logging.getLogger(), sys.argv, os.environ.get(_NO_UVLOOP)
     handlers, level = root.handlers[:], root.level
     sys.argv = ["gaussmix", "--no-log"]
+    os.environ[_NO_UVLOOP] = "1"  # leave the event loops of the process as they are
     try:
         from mpyc import asyncoro, finfields, runtime
     except ImportError:
         raise MissingPackageError("Several sites require MPyC: pip install 'gaussmix[sites]'.") from None
     finally:
         sys.argv = arguments
+        if loops is None:
+            del os.environ[_NO_UVLOOP]
+        else:
+            os.environ[_NO_UVLOOP] = loops
         root.handlers[:] = handlers
         root.setLevel(level)
     return SimpleNamespace(asyncoro=asyncoro, finfields=finfields, runtime=runtime)
