@@ -102,6 +102,8 @@ def run_all(study, tables, folder, *, hub=None, studies=None, sites=None, detail
         except BaseException as error:
             hub.abort()
             return error
+        finally:
+            stored.close()
 
     with ThreadPoolExecutor(len(tables)) as pool:
         return list(pool.map(one, range(1, len(tables) + 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ import pytest
 import gaussmix as gm
 from gaussmix.data.rows import rows_of
 from gaussmix.mechanism import passes
-from gaussmix.mechanism.exchange import answer, collect
-from gaussmix.mechanism.sites import run
+from gaussmix.mechanism.exchange import _Curator, answer, collect
+from gaussmix.mechanism.sites import StoredSums, run
 from site_hub import study_of
 
 SCHEMA = {"age": [18, 95], "sex": ["f", "m"], "cost": [0, 20]}
@@ -59,11 +60,10 @@ def test_sums_of_sites_are_those_of_the_pooled_rows(tmp_path, monkeypatch, unit)
     of_sites = list(Kept.exact)
     Kept.exact.clear()
     pooled = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
-    (tmp_path / "pooled").mkdir()
-    (tmp_path / "curator.sums").rename(tmp_path / "pooled" / "curator.sums")
-    from gaussmix.mechanism.exchange import _Curator
-
-    with study.prepare(_Curator(study, tmp_path / "pooled")) as prepared:
+    with (
+        closing(StoredSums(tmp_path / "curator.sums", study, 0)) as stored,
+        study.prepare(_Curator(study, stored)) as prepared,
+    ):
         whole = rows_of(pooled, study.schema, unit=unit, new_key=lambda: b"k" * 32)
         assert prepared.draw(whole).to_bytes() == private.to_bytes()
     assert len(of_sites) == len(Kept.exact) > 5

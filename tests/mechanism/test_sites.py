@@ -263,8 +263,8 @@ def test_another_question_in_place_of_an_answered_one_is_refused(tmp_path):
     study, tables = study_of(SCHEMA, passes=2), [table(i) for i in range(3)]
     killed = Hub(3, stop=(2, "before Pass 1"))
     run_all(study, tables, tmp_path, hub=killed)
-    for path in (tmp_path / "sums2").glob("*.sum"):
-        path.unlink()  # it forgets what it sent
+    first, *_ = (tmp_path / "sums2").read_bytes().splitlines(keepends=True)
+    (tmp_path / "sums2").write_bytes(first)  # it forgets what it sent
     hub = Hub(3)
     ended = run_all(study, tables, tmp_path, hub=hub, sites={2: Shifted})
     assert "another question" in str(ended[0])
@@ -276,8 +276,7 @@ def test_another_question_in_place_of_an_answered_one_is_refused(tmp_path):
 def test_lost_sums_of_a_recorded_study_are_not_drawn_again(tmp_path):
     study, tables = study_of(SCHEMA, passes=1), [table(i) for i in range(3)]
     run_all(study, tables, tmp_path)
-    for path in (tmp_path / "sums2").iterdir():
-        path.unlink()
+    (tmp_path / "sums2").unlink()
     ended = run_all(study, tables, tmp_path)
     assert isinstance(ended[1], gm.LedgerError)
     assert "new noise" in str(ended[1])
@@ -309,18 +308,54 @@ def test_a_ledger_for_another_relation_is_refused(tmp_path, options):
     assert isinstance(ended[1], gm.ArgumentError)
 
 
-def test_damaged_sums_are_refused(tmp_path):
-    study = study_of(SCHEMA, passes=1)
-    stored = StoredSums(tmp_path / "sums", study, 1)
+def test_sums_are_stored_once(tmp_path):
+    study, path = study_of(SCHEMA, passes=1), tmp_path / "sums"
+    stored = StoredSums(path, study, 1)
+    assert not stored.exists
+    assert stored.is_empty
     stored.create()
-    assert stored.kept(1, "q", [5, 2**100]) == [5, 2**100]
-    assert stored.kept(1, "q", [7, 8]) == [5, 2**100]
-    (tmp_path / "sums" / "001.sum").write_text("{")
-    with pytest.raises(gm.DamagedError):
-        stored.kept(1, "q", [7, 8])
+    assert stored.exists
+    assert stored.is_empty
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert stored.kept(1, "q", [5, -(2**100)]) == [5, -(2**100)]
+    assert stored.kept(1, "q", [7, 8]) == [5, -(2**100)]
+    with pytest.raises(gm.SiteError, match="another question"):
+        stored.kept(1, "r", [7, 8])
+    with pytest.raises(gm.SiteError, match="in use"):
+        StoredSums(path, study, 1).create()
+    with pytest.raises(gm.DamagedError):  # a sum before it is missing
+        stored.kept(3, "s", [7, 8])
+    stored.close()
     with pytest.raises(gm.ArgumentError, match="another study or site"):
-        _ = StoredSums(tmp_path / "sums", study, 2).exists
-    assert (tmp_path / "sums").stat().st_mode & 0o777 == 0o700
+        _ = StoredSums(path, study, 2).exists
+
+
+def test_a_sum_that_was_being_written_is_forgotten(tmp_path):
+    """The computer stopped before the line was complete, and so before it was sent."""
+    study, path = study_of(SCHEMA, passes=1), tmp_path / "sums"
+    stored = StoredSums(path, study, 1)
+    stored.create()
+    stored.kept(1, "q", [5, 6])
+    stored.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    again = StoredSums(path, study, 1)
+    again.create()
+    assert again.kept(1, "q", [7, 8]) == [7, 8]
+    again.close()
+    path.write_bytes(whole.replace(b'"sum"', b'"sun"'))
+    damaged = StoredSums(path, study, 1)
+    damaged.create()
+    with pytest.raises(gm.DamagedError):
+        damaged.kept(1, "q", [7, 8])
+    damaged.close()
+
+
+@pytest.mark.parametrize("path", ["no/sums", "."])
+def test_sums_that_cannot_be_stored_end_the_run_before_anything_is_spent(tmp_path, path):
+    stored = StoredSums(tmp_path / path, study_of(SCHEMA), 1)
+    with pytest.raises(gm.OutputError):
+        stored.create()
 
 
 # ---------------------------------------------------------------------------------------------------------------

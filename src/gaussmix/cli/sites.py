@@ -193,7 +193,7 @@ def keys(file: Path, site: int, keys: Path | None) -> None:
 @click.option("--ledger", type=LEDGER, required=True, help="Ledger of this site's rows, which is charged.")
 @click.option("--listen", help="HOST:PORT to listen on, if it differs from the address in the study.")
 @click.option(
-    "--state", type=click.Path(file_okay=False, path_type=Path), help="Folder of noisy sums. Default: at the ledger."
+    "--state", type=click.Path(dir_okay=False, path_type=Path), help="File of noisy sums. Default: at the ledger."
 )
 @out_option("Release file, ending in .parquet.", required=True)
 @JSON

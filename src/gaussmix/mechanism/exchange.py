@@ -204,9 +204,9 @@ class _Curator:
 
     sites = None
 
-    def __init__(self, study: Study, folder: Path) -> None:
+    def __init__(self, study: Study, stored: StoredSums) -> None:
         self.release, self.time = study.release, study.created
-        self._stored = StoredSums(folder / "curator.sums", study, 0)
+        self._stored = stored
         self._history, self._number = hashlib.sha256(study.hash.encode()), 0
 
     def begin(self, account: LatticeAccount, *, file: Path | None) -> None:
@@ -254,7 +254,11 @@ def collect(
     place = Path(folder)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A repeated run must compute the same requests, whatever the number of threads.
-    with one_blas_thread(), agreed.prepare(_Curator(agreed, place), out=out, force=force) as prepared:
+    with (
+        one_blas_thread(),
+        closing(StoredSums(place / "curator.sums", agreed, 0)) as stored,
+        agreed.prepare(_Curator(agreed, stored), out=out, force=force) as prepared,
+    ):
         return prepared.draw(_RequestedRows(_Requests(place, agreed), agreed.schema))
 
 

@@ -37,6 +37,7 @@ noise 1.22 times that of a trusted curator (3 sites, of which 1 may collude)
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -56,7 +57,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gaussmix import _validation as check
-from gaussmix._files import refuse_inputs, strict_json, write_whole
+from gaussmix._files import refuse_inputs, strict_json
 from gaussmix._text import plain
 from gaussmix._types import Floats
 from gaussmix._version import __version__
@@ -76,7 +77,7 @@ from gaussmix.errors import (
     DeclarationError,
     LedgerError,
     MissingFileError,
-    OutputExistsError,
+    OutputError,
     SiteError,
 )
 from gaussmix.ledger import Budget, Ledger
@@ -379,50 +380,61 @@ class Transport(Protocol):
 
 
 class StoredSums:
-    """Noisy sums of one site for one study, in a folder. **Sensitive**: they have one site's share of the noise only.
+    """Noisy sums of one site for one study, in one file. **Sensitive**: they have one site's share of the noise only.
 
-    A sum is stored before it is sent and never changed. It is used again for the same question only.
+    A sum is stored before it is sent and never changed, and it is used again for the same question only. The file has a
+    line for the study and one for each sum. A run locks it, and appends a line and waits for the disk before it sends.
+    A last line without its end was being written when the computer stopped; nothing of it has been sent.
     """
 
-    def __init__(self, folder: Path, study: Study, site: int) -> None:
-        self.folder, self._owner = folder, {"study": study.hash, "site": site}
+    def __init__(self, path: Path, study: Study, site: int) -> None:
+        self.path, self._owner = path, {"study": study.hash, "site": site}
+        self._file: Any = None
 
     @property
     def exists(self) -> bool:
-        """Whether the folder belongs to a run of this study at this site."""
-        path = self.folder / "study.json"
-        if not path.exists():
-            return False
-        if self._read(path) != self._owner:
-            raise ArgumentError(f"{self.folder} holds the sums of another study or site. Choose another folder.")
-        return True
+        """Whether the file belongs to a run of this study at this site."""
+        return self.path.exists() and bool(self._lines())
 
     @property
     def is_empty(self) -> bool:
         """Whether no sum has been stored."""
-        return not any(self.folder.glob("*.sum"))
+        return not self.path.exists() or len(self._lines()) < 2
 
     def create(self) -> None:
-        """Make the folder, mode 0700."""
-        if not self.exists:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(self.folder / "study.json", json.dumps(self._owner).encode(), mode=0o600)
+        """Make the file, mode 0600, if it does not exist, and lock it until `close`."""
+        try:
+            self._file = open(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b")  # noqa: SIM115
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise SiteError(f"{self.path} is in use: this study is being run here by another process.") from None
+        except OSError as error:
+            raise OutputError(f"{self.path} cannot be written: {error.strerror or error}.") from None
+        self._file.truncate(sum(map(len, self._lines())))  # a line that was not completed
+        if not self._lines():
+            self._append(self._owner)
+
+    def close(self) -> None:
+        """Release the file."""
+        if self._file is not None:
+            self._file.close()
 
     def kept(self, number: int, question: str, noisy: list[int]) -> list[int]:
-        """Return the sum stored for a question, or store this one.
+        """Return the sum stored for the question with this number, from 1, or store this one.
 
         Raises
         ------
         SiteError
             If another question was answered in its place.
         """
-        path = self.folder / f"{number:03}.sum"
-        if not path.exists():
-            with contextlib.suppress(OutputExistsError):  # by another run: its sum counts
-                write_whole(path, json.dumps({"question": question, "sum": noisy}).encode(), mode=0o600)
-        stored = self._read(path)
+        lines = self._lines()
+        if number == len(lines):  # the first line is that of the study
+            self._append({"question": question, "sum": noisy})
+            lines = self._lines()
+        stored = self._parsed(lines[number]) if number < len(lines) else None
         if not isinstance(stored, dict) or set(stored) != {"question", "sum"} or len(stored["sum"]) != len(noisy):
-            raise DamagedError(f"{path} is damaged. Its study cannot be continued at this site.")
+            raise self._damaged()
         if stored["question"] != question:
             raise SiteError(
                 "An earlier run of this study asked another question in this place. Its noise is spent, and nothing "
@@ -430,12 +442,29 @@ class StoredSums:
             )
         return [int(value) for value in stored["sum"]]
 
-    @staticmethod
-    def _read(path: Path) -> Any:
+    def _append(self, content: dict[str, Any]) -> None:
         try:
-            return strict_json(path.read_bytes())
+            self._file.write(json.dumps(content).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise OutputError(f"{self.path} cannot be written: {error.strerror or error}. Nothing was sent.") from None
+
+    def _lines(self) -> list[bytes]:
+        """Return complete lines, and check that the first is that of this study and site."""
+        lines = [line for line in self.path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        if lines and self._parsed(lines[0]) != self._owner:
+            raise ArgumentError(f"{self.path} holds the sums of another study or site. Choose another file.")
+        return lines
+
+    def _parsed(self, line: bytes) -> Any:
+        try:
+            return strict_json(line)
         except ValueError:
-            raise DamagedError(f"{path} is damaged. Its study cannot be continued at this site.") from None
+            raise self._damaged() from None
+
+    def _damaged(self) -> DamagedError:
+        return DamagedError(f"{self.path} is damaged. Its study cannot be continued at this site.")
 
 
 class _Planned:
@@ -490,13 +519,13 @@ class _Site(_Planned):
         if self._charged:
             if not self._stored.exists:
                 raise LedgerError(
-                    f"{self._ledger.path} records this study, but {self._stored.folder}, the noisy sums of its first "
+                    f"{self._ledger.path} records this study, but {self._stored.path}, the noisy sums of its first "
                     "run, is missing. Answering again would need new noise. Agree on a new study, which costs new "
-                    "budget, or restore the folder."
+                    "budget."
                 )
-        elif self._stored.exists and not self._stored.is_empty:
+        elif not self._stored.is_empty:
             raise LedgerError(
-                f"{self._stored.folder} holds sums of this study, but {self._ledger.path} does not record it. Use the "
+                f"{self._stored.path} holds sums of this study, but {self._ledger.path} does not record it. Use the "
                 "ledger of the first run."
             )
         else:
@@ -659,9 +688,9 @@ def default_keys(study: str | os.PathLike[str]) -> Path:
 
 
 def default_state(ledger: Ledger, study: Study) -> Path:
-    """Return the folder of a study's noisy sums next to the file of a ledger."""
+    """Return the file of a study's noisy sums next to that of a ledger."""
     if not isinstance(ledger.path, Path):
-        raise ArgumentError("state is required with a ledger in a database: a folder for this site's noisy sums.")
+        raise ArgumentError("state is required with a ledger in a database: a file for this site's noisy sums.")
     return Path(f"{ledger.path}.{study.release[:12]}.sums")
 
 
@@ -708,8 +737,8 @@ def run(
     listen : str, optional
         "host:port" to listen on, if it differs from the address in the study.
     state : path, optional
-        Folder of this site's noisy sums, which is **sensitive**. Default: next to the ledger's file. Once every site
-        has the release, it can be deleted.
+        File of this site's noisy sums, which is **sensitive**. Default: next to the ledger's file. Once every site has
+        the release, it can be deleted.
     progress : function, optional
         Called with a line of text in every step.
     """
@@ -733,6 +762,7 @@ def run(
     mesh = Mesh(agreed.peers, held, timeout=agreed.timeout, listen=None if listen is None else address_of(listen))
     certificates = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in held.certificates)).hexdigest()
     with contextlib.ExitStack() as stack:
+        stack.callback(stored.close)
         joint = _Site(
             agreed,
             lambda: stack.enter_context(mesh),
