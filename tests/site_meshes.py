@@ -41,7 +41,7 @@ def garbage(mesh, site):
 
 def hangs(mesh, site):
     mesh.exchange(b"%d" % site, "greeting")
-    time.sleep(12)
+    time.sleep(30)
     return "woke up"
 
 

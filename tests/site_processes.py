@@ -37,7 +37,7 @@ class Processes:
 
     def __init__(self, folder, schema, tables, *, ledger=None, **options):
         self.folder, self.number = Path(folder), len(tables)
-        options = {"epsilon": 1.0, "delta": 1e-6, "colluding": 1, "timeout": 30.0, **options}
+        options = {"epsilon": 1.0, "delta": 1e-6, "colluding": 1, "timeout": 90.0, **options}
         addresses = {f"S{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(self.number), 1)}
         self.study = Study.new("test", schema, addresses, **options)
         self.file = self.folder / "study.toml"
@@ -94,7 +94,7 @@ class Started:
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.ended()
 
     def ended(self):
         """Wait for the end; return self, with ``code`` and ``words``."""

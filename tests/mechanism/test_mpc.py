@@ -89,10 +89,11 @@ def test_a_site_that_leaves_is_named(keys):
         assert "closed" in found[site]
 
 
+@pytest.mark.slow
 def test_a_site_that_hangs_is_waited_for_in_bounded_time(keys):
-    found = run_mesh(keys(3), [honest, hangs, honest], timeout=4.0)
+    found = run_mesh(keys(3), [honest, hangs, honest], timeout=12.0)
     for site in (1, 3):
-        assert "did not answer within 4 seconds" in found[site] or "closed" in found[site]
+        assert "did not answer within 12 seconds" in found[site] or "closed" in found[site]
     assert any("did not answer" in found[site] for site in (1, 3))
 
 

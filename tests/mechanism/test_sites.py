@@ -503,6 +503,8 @@ def test_a_certificate_that_claims_more_is_refused(tmp_path):
         edited(certificate, conditions=certificate.to_dict()["conditions"][1:])
     with pytest.raises(gm.ArgumentError):
         edited(certificate, sites__number=4, sites__colluding=2)
+    with pytest.raises(gm.NotPrivateError, match="does not state their number"):
+        edited(certificate, sites=None)
 
 
 def test_study_files(tmp_path):

@@ -80,7 +80,7 @@ def test_round_trip_with_exactly_its_keys(name):
     stored = json.loads(json.dumps(certificate.to_dict()))
     assert Certificate.from_dict(stored) == certificate
     assert type(Certificate.from_dict(stored).account) is type(certificate.account)
-    assert set(stored) == {field.name for field in fields(Certificate)}
+    assert set(stored) == {field.name for field in fields(Certificate)} - {"sites"}  # one curator
     for key in stored:
         with pytest.raises(gm.ArgumentError, match="its keys do not match Certificate"):
             Certificate.from_dict({name: value for name, value in stored.items() if name != key})

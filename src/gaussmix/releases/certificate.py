@@ -379,6 +379,8 @@ def _check_against_sites(certificate: Certificate) -> None:
     """Reject a joint release whose noise does not protect against colluding sites, or that lacks a condition."""
     sites, account = certificate.sites, certificate.account
     if sites is None:
+        if SITES_FOLLOW in certificate.conditions:
+            raise NotPrivateError("The certificate has a condition of several sites but does not state their number.")
         return
     if not isinstance(account, LatticeAccount) or certificate.ledger:
         raise NotPrivateError("A joint release of several sites must have discrete Gaussian noise and no ledger.")
