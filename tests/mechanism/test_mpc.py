@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -20,7 +21,7 @@ import pytest
 import gaussmix as gm
 from gaussmix.mechanism.mpc import LARGEST_INPUT, PRIME, Keys, certificate_file, key_file, make_keys
 from gaussmix.mechanism.sites import common_environment, default_state, software
-from site_meshes import RELEASE, fewer_values, garbage, hangs, honest, leaves, one_site, values_of
+from site_meshes import RELEASE, fewer_values, garbage, hangs, honest, leaves, one_site, run_study, values_of
 from site_processes import Processes, free_ports
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("mpyc") is None, reason="MPyC is not installed")
@@ -36,18 +37,20 @@ def table(seed, n=1000):
 # ---------------------------------------------------------------------------------------------------------------
 # The mesh
 def run_mesh(folders, acts, ports=None, timeout=20.0):
-    """Run sites in processes; return what each returned, or its message."""
+    """Run sites, all but the first in processes of their own; return what each returned, or its message."""
     context = multiprocessing.get_context("spawn")
     results, ports = context.Queue(), free_ports(len(acts)) if ports is None else ports
-    processes = [
-        context.Process(target=one_site, args=(site, ports, folder, act, results, timeout), daemon=True)
+    own, *others = [
+        (site, ports, folder, act, results, timeout)
         for site, (folder, act) in enumerate(zip(folders, acts, strict=True), 1)
         if act is not None
     ]
+    processes = [context.Process(target=one_site, args=arguments, daemon=True) for arguments in others]
     for process in processes:
         process.start()
     try:
-        return dict(results.get(timeout=90) for _ in processes)
+        one_site(*own)  # the first is this process
+        return dict(results.get(timeout=90) for _ in range(len(processes) + 1))
     finally:
         for process in processes:
             process.join(10)
@@ -183,6 +186,36 @@ def test_three_processes_make_one_release(tmp_path):
     for site in (1, 2, 3):
         (entry,) = processes.ledger(site).entries()
         assert entry.release == private.certificate.release
+
+
+def test_a_site_in_this_process(tmp_path):
+    """As in a notebook: this process is site 2, with its own event loop and logging left as they were."""
+    processes = Processes(tmp_path, SCHEMA, [table(i) for i in range(3)], passes=2)
+    context = multiprocessing.get_context("spawn")
+    results, lines = context.Queue(), []
+    ledgers = {site: tmp_path / f"site{site}.ledger" for site in (1, 2, 3)}
+    others = [
+        context.Process(
+            target=run_study,
+            args=(processes.file, str(tmp_path / f"rows{site}.parquet"), site, ledgers[site], results),
+            daemon=True,
+        )
+        for site in (1, 3)
+    ]
+    for other in others:
+        other.start()
+    before = sys.argv, logging.getLogger().handlers[:], logging.getLogger().level
+    private = gm.sites.run(
+        processes.file, table(1), site=2, ledger=ledgers[2], out=processes.out(2), progress=lines.append
+    )
+    assert before == (sys.argv, logging.getLogger().handlers, logging.getLogger().level)
+    found = dict(results.get(timeout=60) for _ in others)
+    for other in others:
+        other.join(20)
+    assert found == {1: private.to_bytes(), 3: private.to_bytes()}
+    assert processes.out(2).read_bytes() == private.to_bytes()
+    assert lines[0] == "waiting for 2 other sites"
+    assert lines[-1] == "Pass 2 of 2"
 
 
 PHASES = [

@@ -31,6 +31,7 @@ import os
 import ssl
 import sys
 import threading
+import warnings
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,7 +188,9 @@ def _load_mpyc() -> Any:
     sys.argv = ["gaussmix", "--no-log"]
     os.environ[_NO_UVLOOP] = "1"  # leave the event loops of the process as they are
     try:
-        from mpyc import asyncoro, finfields, runtime
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it uses numpy.core
+            from mpyc import asyncoro, finfields, runtime
     except ImportError:
         raise MissingPackageError("Several sites require MPyC: pip install 'gaussmix[sites]'.") from None
     finally:
@@ -269,6 +272,7 @@ class Mesh:
         try:
             self._set_up()
         except BaseException as error:
+            self._loop.close()
             ready.set_exception(error)
             return
         ready.set_result(None)
