@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from gaussmix.estimators.linear import LinearRegression
     from gaussmix.estimators.logistic import LogisticRegression
+    from gaussmix.estimators.poisson import PoissonRegressor
     from gaussmix.ledger.budget import Budget
     from gaussmix.ledger.ledger import Ledger
     from gaussmix.mechanism.bounds import propose_bounds
@@ -88,6 +89,7 @@ __all__ = [
     "OutputError",
     "OutputExistsError",
     "OutputFolderError",
+    "PoissonRegressor",
     "PrivacyUnit",
     "Proposal",
     "Query",
@@ -131,6 +133,7 @@ _HOMES = {
     "LogisticRegression": "estimators.logistic",
     "Moments": "data.moments",
     "Numeric": "data.columns",
+    "PoissonRegressor": "estimators.poisson",
     "PrivacyUnit": "data.contributions",
     "Proposal": "models.bounds",
     "Query": "data.engines",

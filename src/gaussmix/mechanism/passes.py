@@ -42,7 +42,7 @@ from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.noise import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
-from gaussmix.models.classification import plan_step
+from gaussmix.models.newton_steps import plan_step
 from gaussmix.releases.marginals import MarginalPlan, Marginals
 from gaussmix.releases.preconditioning import (
     Likelihood,
