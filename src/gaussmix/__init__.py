@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from gaussmix.mechanism.bounds import propose_bounds
     from gaussmix.mechanism.release import release
     from gaussmix.models.bounds import Proposal
+    from gaussmix.models.comparison import compare
     from gaussmix.models.release import Release, load
     from gaussmix.releases.certificate import Certificate, Condition
 
@@ -103,6 +104,7 @@ __all__ = [
     "any",
     "baselines",
     "calibrate",
+    "compare",
     "count",
     "errors",
     "first",
@@ -144,6 +146,7 @@ _HOMES = {
     "all": "data.per_unit",
     "any": "data.per_unit",
     "calibrate": "accounting.calibration",
+    "compare": "models.comparison",
     "count": "data.per_unit",
     "first": "data.per_unit",
     "last": "data.per_unit",

@@ -103,6 +103,7 @@ FEWER_POINTS, MANY_COLUMNS = 4096, 128
 
 _TOLERANCE = 1e-13  # of the decrease of the objective, per row: Newton's method converges quadratically, far below it
 _STEPS = 60
+_SINGULAR = 1e-9  # curvature below which a direction is separated
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -407,8 +408,12 @@ def fit_model(
     unknown[:, 0] = False
     # The prior is not in the sensitivities. Coefficients that are not identified are taken as fixed.
     known = np.flatnonzero(~unknown.ravel())
-    inverse = np.zeros_like(H)
-    inverse[np.ix_(known, known)] = scipy.linalg.inv(H[np.ix_(known, known)])
+    inverse, at = np.zeros_like(H), np.ix_(known, known)
+    # Where the response is separated H may be singular: standard errors are then large and not infinite.
+    energy = np.tile(rows.weights @ rows.X**2, q)[known]
+    unit = 1 / np.sqrt(energy)
+    scaled = H[at] * np.outer(unit, unit) + _SINGULAR * np.eye(len(known))
+    inverse[at] = np.outer(unit, unit) * scipy.linalg.inv(scaled)
     J = inverse @ np.kron(np.eye(q), cross)
     sampling = np.zeros_like(H)
     if n_rows is not None:

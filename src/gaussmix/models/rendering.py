@@ -232,16 +232,21 @@ def as_latex(summary: Summary, alpha: float) -> str:
     return in_latex(heading(summary, alpha), coefficient_rows(summary, alpha), words)
 
 
-def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
-    """Format a LaTeX tabular. Of the notes only a void guarantee and the table that estimates are of are printed."""
-    above = [_latex(note) for note in _split(words, (NO_GUARANTEE, ESTIMATED_ON))[0]]
+def in_latex(
+    head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str], *, footnotes: bool = False
+) -> str:
+    """Format a LaTeX tabular, with notes about a void guarantee and the table that estimates are of above.
+
+    Other notes are printed below it with ``footnotes``.
+    """
+    first, rest = _split(words, (NO_GUARANTEE, ESTIMATED_ON))
+    above, below = [_latex(note) for note in first], [_latex(note) for note in rest] if footnotes else []
+    box = rf"\multicolumn{{{len(head)}}}{{p{{\linewidth}}}}"
     lines = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (head, *rows)]
     top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline"]
-    top += [rf"\multicolumn{{{len(head)}}}{{p{{\linewidth}}}}{{{note}}} \\ \hline" for note in above] + [
-        lines[0],
-        r"\hline",
-    ]
-    return "\n".join([*(f"% {note}" for note in above), *top, *lines[1:], r"\hline", r"\end{tabular}"])
+    top += [*(rf"{box}{{{note}}} \\ \hline" for note in above), lines[0], r"\hline"]
+    bottom = [r"\hline", *(rf"{box}{{\footnotesize {note}}} \\" for note in below), r"\end{tabular}"]
+    return "\n".join([*(f"% {note}" for note in above), *top, *lines[1:], *bottom])
 
 
 def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:

@@ -693,6 +693,20 @@ class FittedModel(Fitted[Summary], Named):
         """Return one row with nobs, r.squared, sigma, df, epsilon, delta and mu; unknown values are missing."""
         return glance_table(self.summary(**summary), self.certificate).to_frame(frame)
 
+    def plot(self, ax: Any = None, *, alpha: float = 0.05, exponentiate: bool = False) -> Any:
+        """Draw the coefficients with intervals of level 1 - alpha, and return the axes. Requires matplotlib.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        alpha : float
+        exponentiate : bool
+            Whether odds or rate ratios are drawn, on a log axis.
+        """
+        from gaussmix.models.comparison import plot_coefficients
+
+        return plot_coefficients(self._table, ax, alpha=alpha, exponentiate=exponentiate)
+
     def as_csv(self, alpha: float = 0.05) -> str:
         """Return :meth:`tidy` as CSV with full precision."""
         return tidy_table(self._table, alpha).as_csv()

@@ -190,12 +190,22 @@ function drawLevels(V, theta, done, own, u, points) {
 function shapeOf(release, index, shaped) {
   const { centre, scale, quantiles, source } = release.encoded[index], { kind, lower, upper } = release.part.get(source);
   if (!shaped || quantiles === null) return null;
-  return (count) => valuesOf(quantiles, count).map((value) => (
-    ((kind === "numeric" ? Math.min(Math.max(value, lower), upper) : value) - centre) / scale
-  ));
+  const known = new Map(); // by number of rows
+  return (count) => {
+    if (!known.has(count)) {
+      known.set(count, valuesOf(quantiles, count).map((value) => (
+        ((kind === "numeric" ? Math.min(Math.max(value, lower), upper) : value) - centre) / scale
+      )));
+    }
+    return known.get(count);
+  };
 }
 
 const product = (A, B) => A.map((x) => Float64Array.from(B, (y) => dot(x, y))); // of columns
+const gram = (A) => { // of columns with themselves
+  const found = A.map((x, i) => Float64Array.from(A, (y, j) => (j <= i ? dot(x, y) : 0)));
+  return map(found, (value, i, j) => found[Math.max(i, j)][Math.min(i, j)]);
+};
 
 // Numbers that are normal given what is done, mapped to their shapes, with the released moments.
 function drawNumbers({ G, N, V, Z, done, own, shapes, absent, points }) {
@@ -205,7 +215,7 @@ function drawNumbers({ G, N, V, Z, done, own, shapes, absent, points }) {
   const wanted = map(plain, (value, a, b) => (value + plain[b][a]) / 2);
   const floor = own.map((i) => VARIANCE_FLOOR * Math.max(G[i][i], 1e-12));
   const adjusted = shapes.some((own_) => own_) || absent.some((own_) => own_);
-  const moments = adjusted ? map(product(D, D), (value, a, b) => value + (a === b ? 1e-10 * points : 0)) : null;
+  const moments = adjusted ? map(gram(D), (value, a, b) => value + (a === b ? 1e-10 * points : 0)) : null;
   const combine = (factors) => Array.from({ length: k }, (_, b) => { // D · factors
     const found = new Float64Array(points);
     D.forEach((source, a) => {
@@ -214,7 +224,8 @@ function drawNumbers({ G, N, V, Z, done, own, shapes, absent, points }) {
     });
     return found;
   });
-  let mean = combine(theta), S = wanted;
+  const first = combine(theta);
+  let mean = first, S = wanted;
   for (let turn = 0; ; turn++) {
     const L = lowerRoot(S, floor);
     const X = mean.map((start, a) => {
@@ -226,22 +237,50 @@ function drawNumbers({ G, N, V, Z, done, own, shapes, absent, points }) {
       return mapped(found, shapes[a], absent[a]);
     });
     if (!adjusted || turn === ROUNDS) return X;
-    const now = solve(moments, product(D, X)), fitted = combine(now), correction = combine(map(theta, (value, a, b) => value - now[a][b]));
-    const left = X.map((x, a) => x.map((value, n) => value - fitted[a][n])), reached = product(left, left);
-    mean = mean.map((x, a) => x.map((value, n) => value + correction[a][n]));
+    const fitted = combine(solve(moments, product(D, X))), left = X.map((x) => x.slice()), next = mean.map((x) => x.slice());
+    for (let a = 0; a < k; a++) {
+      const own_ = left[a], to = next[a], from = first[a], fit = fitted[a];
+      for (let n = 0; n < points; n++) {
+        own_[n] -= fit[n];
+        to[n] += from[n] - fit[n];
+      }
+    }
+    mean = next;
+    const reached = gram(left);
     const ratio = S.map((row, a) => Math.sqrt(Math.max(row[a], floor[a]) / Math.max(wanted[a][a], floor[a])));
     S = map(S, (value, a, b) => value + (wanted[a][b] - reached[a][b] / points) * ratio[a] * ratio[b]);
   }
 }
 
+// Places of values in increasing order; equal values keep theirs. Buckets of equal width, then insertion.
+function orderOf(values, places) {
+  const n = places.length, count = new Int32Array(n + 1), found = new Int32Array(n);
+  let low = Infinity, high = -Infinity;
+  for (const i of places) {
+    if (values[i] < low) low = values[i];
+    if (values[i] > high) high = values[i];
+  }
+  const width = (high - low) / (n - 1) || 1, bucket = (i) => Math.floor((values[i] - low) / width);
+  for (const i of places) count[bucket(i) + 1] += 1;
+  for (let b = 0; b < n; b++) count[b + 1] += count[b];
+  for (const i of places) found[count[bucket(i)]++] = i;
+  for (let k = 1; k < n; k++) {
+    const own = found[k], value = values[own];
+    let at = k;
+    for (; at > 0 && values[found[at - 1]] > value; at--) found[at] = found[at - 1];
+    found[at] = own;
+  }
+  return found;
+}
+
 // Map values through their ranks to a shape; entries of missing numbers are 0.
 function mapped(values, shape, absent) {
-  const known = Array.from(values.keys()).filter((n) => !absent || absent[n] < 0.5), found = new Float64Array(values.length);
+  if (!shape && !absent) return values;
+  const found = new Float64Array(values.length);
+  let known = Int32Array.from(values.keys());
+  if (absent) known = known.filter((n) => absent[n] < 0.5);
   for (const n of known) found[n] = values[n];
-  if (shape && known.length) {
-    const order = Int32Array.from(known).sort((a, b) => values[a] - values[b] || a - b), own = shape(known.length);
-    order.forEach((n, i) => { found[n] = own[i]; });
-  }
+  if (shape && known.length) orderOf(values, known).forEach((n, i) => { found[n] = shape(known.length)[i]; });
   return found;
 }
 

@@ -1,5 +1,5 @@
 // Models: least squares, or generalised linear models near maximum likelihood (gaussmix.models.glm); and predictions.
-const LEAST_KEPT = 0.8, LEAST_DRAWN = 16, MANY_COLUMNS = 128, LARGE = 0.5;
+const LEAST_KEPT = 0.8, LEAST_DRAWN = 16, SINGULAR = 1e-9, MANY_COLUMNS = 128, LARGE = 0.5;
 
 const expit = (eta) => (eta >= 0 ? 1 / (1 + Math.exp(-eta)) : Math.exp(eta) / (1 + Math.exp(eta)));
 const cut = (eta) => Math.exp(Math.min(eta, 50));
@@ -20,14 +20,29 @@ const FAMILIES = {
   },
 };
 
+// Places of the entries of X that are not 0, row after row, and where the rows begin: levels are 0 in most rows.
+const sparse = new WeakMap();
+function entriesOf(X, d) {
+  if (!sparse.has(X)) {
+    const n = X.length / d, starts = new Int32Array(n + 1), places = new Int32Array(X.length);
+    let many = 0;
+    for (let r = 0; r < n; r++) {
+      for (let i = 0; i < d; i++) if (X[r * d + i] !== 0) places[many++] = i;
+      starts[r + 1] = many;
+    }
+    sparse.set(X, { starts, places });
+  }
+  return sparse.get(X);
+}
+
 // Σ w x xᵀ, for rows of X one after the other in one array.
 function weightedMoments(X, weights, d) {
-  const flat = new Float64Array(d * d), n = weights.length;
+  const flat = new Float64Array(d * d), n = weights.length, { starts, places } = entriesOf(X, d);
   for (let r = 0; r < n; r++) {
-    const at = r * d, w = weights[r];
-    for (let i = 0; i < d; i++) {
-      const factor = w * X[at + i];
-      if (factor !== 0) for (let j = i; j < d; j++) flat[i * d + j] += factor * X[at + j];
+    const at = r * d, w = weights[r], end = starts[r + 1];
+    for (let a = starts[r]; a < end; a++) {
+      const i = places[a], factor = w * X[at + i], row = i * d;
+      for (let b = a; b < end; b++) flat[row + places[b]] += factor * X[at + places[b]];
     }
   }
   return map(zeros(d, d), (_, i, j) => flat[Math.min(i, j) * d + Math.max(i, j)]);
@@ -50,15 +65,14 @@ function linearPredictors(X, theta) {
 }
 
 // Σ x h(xᵀθ)/n + penalty·θ = wanted by Newton's method with halving: the minimum of a convex function.
-function solveEquation(X, wanted, family, penalty, start) {
+function solveEquation(X, wanted, family, penalty, { theta: start, H: known }) {
   const d = wanted.length, n = X.length / d, column_ = (values) => Array.from(values, (value) => [value]);
   const objective = (theta) => {
     const eta = linearPredictors(X, theta);
     return [eta.reduce((sum, value) => sum + family.area(value), 0) / n - dot(theta, wanted) +
       theta.reduce((sum, value, i) => sum + penalty[i] * value * value, 0) / 2, eta];
   };
-  let theta = start, [value, eta] = objective(theta), converged = false;
-  let H = weightedMoments(X, eta.map((own) => family.derivative(own) / n), d);
+  let theta = start, [value, eta] = objective(theta), converged = false, H = known;
   for (let turn = 0; turn < 60 && !converged; turn++) {
     const means = timesRows(X, eta.map((own) => family.inverse(own) / n), d);
     const gradient = means.map((own, i) => own - wanted[i] + penalty[i] * theta[i]);
@@ -83,14 +97,14 @@ function solveEquation(X, wanted, family, penalty, start) {
 // The posterior mode, with scores of the variances `noise`; the penalty has H at the solution.
 function solveNoisy(X, wanted, family, noise, prior, start) {
   const d = wanted.length, n = X.length / d, energy = diagonal(weightedMoments(X, new Float64Array(n).fill(1 / n), d));
-  const weights = linearPredictors(X, start).map((eta) => family.derivative(eta) / n);
-  const first = diagonal(weightedMoments(X, weights, d)), least = energy.map((value) => Math.max(value, 1e-300));
-  let h = first.map((value, i) => Math.max(value, 1e-12 * least[i])), found = { theta: start };
+  const weights = linearPredictors(X, start).map((eta) => family.derivative(eta) / n), H = weightedMoments(X, weights, d);
+  const first = diagonal(H), least = energy.map((value) => Math.max(value, 1e-300));
+  let h = first.map((value, i) => Math.max(value, 1e-12 * least[i])), found = { theta: start, H };
   for (let turn = 0; turn < 6; turn++) {
     const penalty = noise.map((value, i) => (
       energy[i] <= 1e-300 ? 1 : value / (Math.max(h[i], 1e-3 * first[i]) * prior[i] ** 2) + 1e-10 * least[i]
     ));
-    found = solveEquation(X, wanted, family, penalty, found.theta);
+    found = solveEquation(X, wanted, family, penalty, found);
     const now = diagonal(found.H);
     const moved = now.map((value, i) => Math.abs(Math.log(Math.max(value, 1e-9 * least[i]) / Math.max(h[i], 1e-9 * least[i]))));
     if (Math.max(...moved) < 0.05) break;
@@ -127,9 +141,10 @@ function likelihood(release, problem, response, own, family, rows) {
   const { shaped, sobol } = release, main = solved(shaped, wide ? sobol.fewer : sobol.points), { X, theta, eta } = main;
   const n = eta.length, drawn = kept.map((_, i) => { let many = 0; for (let r = 0; r < n; r++) many += Number(X[r * d + i] !== 0); return many; });
   const unknown = kept.map((_, i) => i > 0 && (main.share[i] < LEAST_KEPT || drawn[i] < LEAST_DRAWN));
-  const known = Array.from(unknown.keys()).filter((i) => !unknown[i]), inner = solve(chosen(main.H, known), identity(known.length));
-  const inverse = zeros(d, d);
-  known.forEach((i, a) => known.forEach((j, c) => { inverse[i][j] = inner[a][c]; }));
+  const known = Array.from(unknown.keys()).filter((i) => !unknown[i]), unit = diagonal(main.cross).map((value) => 1 / Math.sqrt(value));
+  const scaled = map(main.H, (value, i, j) => value * unit[i] * unit[j] + (i === j ? SINGULAR : 0));
+  const inner = solve(chosen(scaled, known), identity(known.length)), inverse = zeros(d, d);
+  known.forEach((i, a) => known.forEach((j, c) => { inverse[i][j] = unit[i] * unit[j] * inner[a][c]; }));
   const J = multiply(inverse, main.cross), noise = congruence(J, covariance);
   let sampling = zeros(d, d);
   if (rows !== null) {
