@@ -280,6 +280,41 @@ def losses(results: pd.DataFrame) -> pd.DataFrame:
     return own.pivot_table(index=["table", "epsilon"], columns="term", values="loss", sort=False).reset_index()
 
 
+SIMULATED = 20_000  # rows of a simulated table
+
+
+def simulated(kind: str, seed: int) -> tuple[pd.DataFrame, dict[str, Any], str, str, dict[str, float]]:
+    """Return rows of a known population: the table, its schema, family, response and true slopes."""
+    if kind == "logit":
+        frame = make_patients(SIMULATED, seed=10_000 + seed).to_pandas()
+        truth = {"age": 0.04, "bmi": 0.0, "smoker": 1.0, "region=south": 0.0, "region=west": 0.0, "income": 0.0}
+        return frame, dict(SCHEMA), "logit", "readmitted", truth
+    rng = np.random.default_rng(20_000 + seed)
+    x, group = rng.normal(0, 1, SIMULATED).clip(-4, 4), rng.choice(list("abc"), SIMULATED, p=[0.5, 0.3, 0.2])
+    size = np.clip(rng.gamma(2.0, 1.0, SIMULATED), 0, 12)
+    rate = np.exp(0.3 * x + 0.4 * (group == "b") - 0.3 * (group == "c") + 0.1 * size)
+    counts = rng.poisson(rate * (rng.gamma(2.0, 0.5, SIMULATED) if kind == "overdispersed" else 1.0))
+    frame = pd.DataFrame({"x": x, "group": group, "size": size, "y": np.minimum(counts, 60).astype(float)})
+    schema: dict[str, Any] = {"x": [-4, 4], "group": {"levels": list("abc")}, "size": [0, 12], "y": [0, 60]}
+    return frame, schema, "poisson", "y", {"x": 0.3, "group=b": 0.4, "group=c": -0.3, "size": 0.1}
+
+
+def population(kind: str, first: int, count: int) -> Rows:
+    """Whether intervals for the population hold the coefficients that rows were drawn with; nothing is top-coded."""
+    warnings.simplefilter("ignore")
+    rows = list[dict[str, Any]]()
+    for seed in range(first, first + count):
+        frame, schema, family, response, truth = simulated(kind, seed)
+        release = gm.release(frame, schema=schema, epsilon=1.0, delta=DELTA, random_state=seed, topcode=None)
+        predictors = [name for name in schema if any(term.split("=")[0] == name for term in truth)]
+        ends = release.fit(family, response, predictors).summary(estimand="population").conf_int()
+        rows += [
+            {"kind": kind, "seed": seed, "term": term, "held": bool(ends[term][0] <= value <= ends[term][1])}
+            for term, value in truth.items()
+        ]
+    return rows
+
+
 def main() -> None:
     """Write coverage per coefficient and mean losses, and print the figures per table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -288,7 +323,22 @@ def main() -> None:
     parser.add_argument("--processes", type=int)
     parser.add_argument("--folder", type=Path, help="where the results of single jobs are kept")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--population", action="store_true", help="intervals for the population, simulated")
     chosen = parser.parse_args()
+    if chosen.population:
+        kinds = ("logit", "poisson", "overdispersed")
+        drawn_rows = run_all(
+            population,
+            [(kind, first, 10) for kind in kinds for first in range(0, chosen.releases, 10)],
+            folder=chosen.folder,
+            processes=chosen.processes,
+        )
+        held = drawn_rows.groupby(["kind", "term"], sort=False)["held"].mean().reset_index()
+        print(held.round(3).to_string(index=False))
+        print(held.groupby("kind", sort=False)["held"].mean().round(3).to_string())
+        if chosen.out is not None:
+            held.to_csv(chosen.out / "glm_population.csv", index=False, float_format="%.4g")
+        return
     jobs = [
         (name, epsilon, first, RELEASES_PER_JOB)
         for first in range(0, chosen.releases, RELEASES_PER_JOB)

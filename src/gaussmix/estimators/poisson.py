@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from gaussmix._types import Floats
@@ -122,3 +123,9 @@ class PoissonRegressor(Named, LinearRegressor, Released):
     def rate_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table") -> ResultTable:
         """Return rate ratios with intervals of level 1 - alpha, computed from the release."""
         return ratio_table(self.summary(estimand=estimand), alpha)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        tags.target_tags.positive_only = True
+        return tags
