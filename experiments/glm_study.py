@@ -57,7 +57,7 @@ def _union() -> Case:
 
 
 def _rand() -> Case:
-    from statsmodels.datasets import randhie  # type: ignore[import-untyped]
+    from statsmodels.datasets import randhie
 
     frame = randhie.load_pandas().data
     schema: dict[str, Any] = {
@@ -111,8 +111,10 @@ def design(coded: pd.DataFrame, names: list[str]) -> Floats:
     return np.column_stack(found)
 
 
-def maximum_likelihood(X: Floats, y: Floats, family: str, exposure: Floats | float = 1.0) -> tuple[Floats, Floats]:
-    """Return coefficients and standard errors by Newton's method with halving."""
+def maximum_likelihood(
+    X: Floats, y: Floats, family: str, exposure: Floats | float = 1.0, weights: Floats | float = 1.0
+) -> tuple[Floats, Floats]:
+    """Return coefficients and standard errors by Newton's method with halving, with weights of rows."""
     scale = np.maximum(np.abs(X).max(axis=0), 1e-12)
     Z, theta = X / scale, np.zeros(X.shape[1])
     mean = float(np.sum(y) / np.sum(np.broadcast_to(exposure, y.shape)))
@@ -121,14 +123,14 @@ def maximum_likelihood(X: Floats, y: Floats, family: str, exposure: Floats | flo
     def state(theta: Floats) -> tuple[float, Floats]:
         eta = Z @ theta
         area = np.logaddexp(0.0, eta) if family == "logit" else exposure * np.exp(eta)
-        return float(np.sum(area) - y @ eta), eta
+        return float(np.sum(weights * (area - y * eta))), eta
 
     value, eta = state(theta)
     for _ in range(60):
         mu = special.expit(eta) if family == "logit" else exposure * np.exp(eta)
-        weight = mu * (1 - mu) if family == "logit" else mu
+        weight = weights * (mu * (1 - mu) if family == "logit" else mu)
         H = Z.T @ (Z * weight[:, np.newaxis]) + 1e-9 * np.eye(Z.shape[1])
-        step = np.linalg.solve(H, Z.T @ (y - mu))
+        step = np.linalg.solve(H, Z.T @ (weights * (y - mu)))
         length = 1.0
         while True:
             new, eta_new = state(theta + length * step)
@@ -187,6 +189,7 @@ def drawn(name: str, epsilon: float, first: int, count: int) -> Rows:
         exposure = 1.0 if case.exposure is None else coded[case.exposure].to_numpy(float)
         X = design(coded, kept)
         beta, error = maximum_likelihood(X, y, case.family, exposure)
+        weighted, _ = maximum_likelihood(X, y, case.family, exposure, release.weights(case.frame))
         half = np.ptp(X, axis=0) / 2
         ends = summary.conf_int()
         for j, key in enumerate(kept):
@@ -199,10 +202,11 @@ def drawn(name: str, epsilon: float, first: int, count: int) -> Rows:
                     "table": name, "epsilon": epsilon, "seed": seed, "term": key, "kind": "coefficient",
                     "exists": bool(error[j] * half[j] < LARGEST_ERROR),
                     "identified": not math.isnan(own),
-                    "held": bool(ends[key][0] <= beta[j] <= ends[key][1]),
-                    "held_without": bool(abs(own - beta[j]) <= 1.96 * noise),
+                    "held": bool(ends[key][0] <= weighted[j] <= ends[key][1]),
+                    "held_unweighted": bool(ends[key][0] <= beta[j] <= ends[key][1]),
+                    "held_without": bool(abs(own - weighted[j]) <= 1.96 * noise),
                     "length": (ends[key][1] - ends[key][0]) / (2 * 1.96 * error[j]),
-                    "error": (own - beta[j]) / noise,
+                    "error": (own - weighted[j]) / noise,
                     "assumed": summary.distribution_se[key] / noise,
                 }
             )  # fmt: skip
@@ -242,6 +246,7 @@ def coverage(results: pd.DataFrame) -> pd.DataFrame:
             "releases": every,
             "identified": grouped.size() / every,
             "held": grouped["held"].mean(),
+            "held_unweighted": grouped["held_unweighted"].mean(),
             "held_without_distribution": grouped["held_without"].mean(),
             "length_over_ml": grouped["length"].median(),
             "bias_over_noise": grouped["error"].mean(),
@@ -266,6 +271,8 @@ def by_table(table: pd.DataFrame) -> pd.DataFrame:
                 "identified": count.sum() / own["releases"].sum(),
                 "held": (own["held"].fillna(0.0) * count).sum() / count.sum(),
                 "least": told["held"].min(),
+                "unweighted": (own["held_unweighted"].fillna(0.0) * count).sum() / count.sum(),
+                "unweighted_least": told["held_unweighted"].min(),
                 "held_without": (own["held_without_distribution"].fillna(0.0) * count).sum() / count.sum(),
                 "length_over_ml": told["length_over_ml"].median(),
                 "distribution_over_noise": told["distribution_over_noise"].median(),

@@ -49,7 +49,7 @@ def test_ratios_have_intervals_and_other_models_keep_their_coefficients(models):
 
 def test_text_latex_and_html_have_the_notes(models):
     found = gm.compare(models)
-    words = "(2) smoker = True: Intervals are for the maximum-likelihood logistic coefficients of this table."
+    words = "(2) smoker = True: Intervals are for the maximum-likelihood logistic coefficients of this table"
     assert words in found.as_text()
     assert words in found.as_html()
     latex = found.as_latex()
