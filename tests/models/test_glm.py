@@ -12,11 +12,11 @@ import statsmodels.api as sm
 from scipy import special
 
 import gaussmix as gm
-from gaussmix.models import glm
+from gaussmix.models import glm, likelihood
 from gaussmix.models.design import Response
 from gaussmix.models.families import LOGIT, POISSON, PROBIT, family_of
-from gaussmix.models.glm import Model, Rows, fit_model, solve
 from gaussmix.models.inference import Coefficients
+from gaussmix.models.likelihood import Model, Rows, fit_model, solve
 
 SCHEMA = {
     "age": [0, 100],
@@ -74,7 +74,7 @@ def design(coded, names):
     return np.column_stack([columns[name] for name in names])
 
 
-def likelihood(release, response, names, family, **options):
+def full_data(release, response, names, family, **options):
     coded = release.topcode(TABLE)
     scale = np.abs(design(coded, names)).max(axis=0)
     fit = sm.GLM(coded[response].to_numpy(float), design(coded, names) / scale, family=family, **options).fit()
@@ -100,7 +100,7 @@ def test_the_solution_on_drawn_rows_is_that_of_statsmodels(private, name):
     y = np.clip(family_of(name).mean.inverse(own.eta[:, 0]) + 0.05 * np.sin(np.arange(len(X))), 0.001, None)
     y = np.minimum(y, 0.999) if name != "poisson" else y
     found = solve(
-        Rows(X, np.full(len(X), 1 / len(X))), (y @ X / len(X))[np.newaxis], glm._mean_of(family_of(name)),
+        Rows(X, np.full(len(X), 1 / len(X))), (y @ X / len(X))[np.newaxis], likelihood.mean_of(family_of(name)),
         penalty=np.zeros((1, X.shape[1])), start=np.zeros((1, X.shape[1])),
     )  # fmt: skip
     assert found.converged
@@ -116,9 +116,9 @@ def test_sensitivities_are_those_of_finite_differences(private, name, monkeypatc
     """θ moves with b by J: the equation is solved again with every b moved."""
     model = private.fit(name, FAMILIES[name][1], ["age", "smoker", "region"])._model
     wide, narrow = model.problem(exposure=True), model.problem()
-    linear = glm._Linear.of(model, narrow, wide)
+    linear = likelihood._Linear.of(model, narrow, wide)
     distribution = model.distributions()[0]
-    solved = glm._solved(model, linear, distribution)
+    solved = likelihood._solved(model, linear, distribution)
     J = np.linalg.inv(solved[1].hessian) @ solved[3]
     for place in range(len(linear.b[0])):
         step = 1e-5
@@ -126,7 +126,7 @@ def test_sensitivities_are_those_of_finite_differences(private, name, monkeypatc
         for side in (-1, 1):
             b = linear.b.copy()
             b[0, place] += side * step
-            ends.append(glm._solved(model, replace(linear, b=b), distribution)[1].theta[0])
+            ends.append(likelihood._solved(model, replace(linear, b=b), distribution)[1].theta[0])
         assert (ends[1] - ends[0]) / (2 * step) == pytest.approx(J[:, place], rel=2e-2, abs=2e-3 * np.abs(J).max())
 
 
@@ -135,7 +135,7 @@ def test_levels_alone_are_exact(exact):
     for name in ("logit", "poisson"):
         family, response = FAMILIES[name]
         found = exact.fit(name, response, ["region"]).params
-        truth, error = likelihood(exact, response, list(found), family)
+        truth, error = full_data(exact, response, list(found), family)
         for key, value in truth.items():
             assert found[key] == pytest.approx(value, abs=0.15 * error[key])
 
@@ -145,7 +145,7 @@ def test_a_large_budget_gives_maximum_likelihood(name):
     release = released(30.0)
     family, response = FAMILIES[name]
     found = release.fit(name, response, ON).params
-    truth, error = likelihood(release, response, list(found), family)
+    truth, error = full_data(release, response, list(found), family)
     far = {key: (found[key] - truth[key]) / error[key] for key in truth}
     assert max(map(abs, far.values())) < (2.5 if name == "probit" else 1.5), far
 
@@ -205,16 +205,16 @@ def test_standard_errors_are_those_of_simulated_noise():
     coefficients = own.coefficients(np.ones(1))
     noisy, rng, found = release.statistic.noisy, np.random.default_rng(0), []
     root = np.linalg.cholesky(noisy.shape + 1e-12 * np.trace(noisy.shape) * np.eye(len(noisy.shape)))
-    linear = glm._Linear.of(model, model.problem(), model.problem(exposure=True))
+    linear = likelihood._Linear.of(model, model.problem(), model.problem(exposure=True))
     distribution = model.distributions()[0]
     for _ in range(200):
         E = rng.normal(size=noisy.shape.shape)
         moment = noisy.moment + root @ (E + E.T) @ root.T / math.sqrt(2)
         rows = np.vstack([linear.rows, model.responses[0].vector])
-        theta, _ = glm._several_responses(replace(noisy, moment=moment).mapped(rows), len(linear.rows))
+        theta, _ = likelihood._several_responses(replace(noisy, moment=moment).mapped(rows), len(linear.rows))
         b = theta * model.responses[0].scale
         b[:, 0] += model.responses[0].centre * model.problem().coding.units.scales[0]
-        found.append(own.to_user @ glm._solved(model, replace(linear, b=b), distribution)[1].theta[0])
+        found.append(own.to_user @ likelihood._solved(model, replace(linear, b=b), distribution)[1].theta[0])
     spread = np.std(found, axis=0)
     allowed = math.sqrt(1 + noisy.clipping_bias**2)
     # 200 draws: five standard errors of a standard deviation are 25 %
@@ -228,7 +228,7 @@ def test_intervals_hold_maximum_likelihood():
         release = released(1.0, seed)
         for name, response in (("logit", "sick"), ("poisson", "visits")):
             model = release.fit(name, response, ON)
-            truth, _ = likelihood(release, response, list(model.params), FAMILIES[name][0])
+            truth, _ = full_data(release, response, list(model.params), FAMILIES[name][0])
             held += [low <= truth[key] <= high for key, (low, high) in model.conf_int().items() if key != "(intercept)"]
     assert np.mean(held) > 0.87  # 120 dependent intervals of 95 %
 
@@ -238,7 +238,7 @@ def test_population_standard_errors_are_those_of_maximum_likelihood():
     for name, response in (("logit", "sick"), ("poisson", "visits")):
         model = release.fit(name, response, ON)
         summary = model.summary(estimand="population")
-        _, error = likelihood(release, response, list(summary.params), FAMILIES[name][0])
+        _, error = full_data(release, response, list(summary.params), FAMILIES[name][0])
         sampling = np.sqrt(np.diagonal(summary._coefficients.sampling))
         assert sampling == pytest.approx(list(error.values()), rel=0.08)
 
@@ -261,18 +261,21 @@ def test_curvature_is_the_second_derivative_along_the_coefficients_own_direction
     """κ from θ at b moved by ± t standard errors along the direction of a coefficient."""
     model = private.logit("sick", ["smoker", "region"])._model
     own = fit_model(model)
-    linear = glm._Linear.of(model, model.problem(), model.problem(exposure=True))
+    linear = likelihood._Linear.of(model, model.problem(), model.problem(exposure=True))
     distribution, T = model.distributions()[0], own.to_user
     z = len(linear.b[0])
     covariance = linear.covariance.reshape(z, z)
-    _, solution, _, cross = glm._solved(model, linear, distribution)
+    _, solution, _, cross = likelihood._solved(model, linear, distribution)
     J = np.linalg.inv(solution.hessian) @ cross
     for j, kappa in enumerate(own._curvature(T)):
         direction = covariance @ (T @ J)[j]
         s = math.sqrt((T @ J)[j] @ direction)
         t = 0.05 / s
         ends = [
-            T[j] @ glm._solved(model, replace(linear, b=linear.b + side * t * direction / s), distribution)[1].theta[0]
+            T[j]
+            @ likelihood._solved(model, replace(linear, b=linear.b + side * t * direction / s), distribution)[1].theta[
+                0
+            ]
             for side in (-1, 0, 1)
         ]
         second = (ends[0] - 2 * ends[1] + ends[2]) / t**2
@@ -312,7 +315,7 @@ def test_exposure_multiplies_the_mean():
     model = release.poisson("claims", ["smoker", "region", "age"], exposure="years")
     coded = release.topcode(TABLE)
     names = list(model.params)
-    truth, error = likelihood(
+    truth, error = full_data(
         release, "claims", names, sm.families.Poisson(), exposure=coded["years"].to_numpy(float) + 1e-9
     )
     for key, (low, high) in model.conf_int(0.001).items():

@@ -47,10 +47,10 @@ LARGE_EPSILON = 1.0  # if the number of rows is not public, "auto" takes steps a
 class LogisticRegression(Named, LinearClassifier, Released):
     """Private logistic regression for two classes, from noisy second moments of the table.
 
-    The coefficients solve the likelihood equation for features that are normal within classes with one covariance, a
-    linear discriminant (:mod:`gaussmix.models.glm`); with ``steps`` they are those of private Newton steps on the
-    likelihood. For categories, booleans and skewed numbers use :meth:`gaussmix.Release.logit`, whose distribution of
-    the predictors has their shapes.
+    The coefficients solve the likelihood equation (:mod:`gaussmix.models.likelihood`) for features that are normal
+    within classes with one covariance, a linear discriminant; with ``steps`` they are those of private Newton steps on
+    the likelihood. For categories, booleans and skewed numbers use :meth:`gaussmix.Release.logit`, whose distribution
+    of the predictors has their shapes.
 
     Parameters
     ----------

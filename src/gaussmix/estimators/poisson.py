@@ -29,9 +29,9 @@ __all__ = ["PoissonRegressor"]
 class PoissonRegressor(Named, LinearRegressor, Released):
     """Private Poisson regression of a count on numbers, from noisy second moments of the table.
 
-    The logarithm of the mean is linear in the features, which are taken to be normal (:mod:`gaussmix.models.glm`). For
-    categories, booleans and skewed numbers use :meth:`gaussmix.Release.poisson`, whose distribution of the predictors
-    has their shapes.
+    The logarithm of the mean is linear in the features, which are taken to be normal
+    (:mod:`gaussmix.models.likelihood`). For categories, booleans and skewed numbers use
+    :meth:`gaussmix.Release.poisson`, whose distribution of the predictors has their shapes.
 
     Parameters
     ----------

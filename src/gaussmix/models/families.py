@@ -1,6 +1,6 @@
 r"""Families of models as values: the mean as a function of the linear predictor, and words about coefficients.
 
-A `Family` with a `Mean` is a generalised linear model (:mod:`gaussmix.models.glm`). `LINEAR` and two-stage least
+A `Family` with a `Mean` is a generalised linear model (:mod:`gaussmix.models.likelihood`). `LINEAR` and two-stage least
 squares (:mod:`gaussmix.models.instruments`) have none: their coefficients are those of least squares. Summaries,
 tables, rendering, commands and the page read the value and have no branches of their own.
 

@@ -218,8 +218,8 @@ class Coefficients:
     noise, sampling : array (d, d)
         Covariances from the privacy noise and from sampling.
     assumed : array (d, d) or None
-        Covariance that stands for an assumed distribution of the predictors (:mod:`gaussmix.models.glm`); None where
-        nothing is assumed.
+        Covariance that stands for an assumed distribution of the predictors (:mod:`gaussmix.models.likelihood`); None
+        where nothing is assumed.
     curvature : array (d,) or None
         κ of nonlinear models: (exp(κβ_j) - exp(κβ̂_j))/(κ exp(κβ̂_j)) is normal in place of β_j - β̂_j; None for linear
         ones, where κ = 0.

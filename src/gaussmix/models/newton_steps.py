@@ -11,8 +11,8 @@ plus π₀π₁ΔΔᵀ, Δ = μ₁ - μ₀, so that S⁻¹Δ, S the covariance w
             = \frac{b_0 - 1/2}{v} + h(\pi_1),\quad
     h(\pi) = \log\frac{\pi}{1 - \pi} + \frac{1 - 2\pi}{2\pi(1 - \pi)} .
 
-It is the solution of the equation of :mod:`gaussmix.models.glm` where x is normal within classes with one covariance,
-as that module takes a vector of numbers to be.
+It is the solution of the equation of :mod:`gaussmix.models.likelihood` where x is normal within classes with one
+covariance, as estimators take a vector of numbers to be.
 
 **Steps.** Rows are mapped by E, which makes the second moments of all columns but the label's about 1, as between
 passes, so that the Hessian Σ p(1 - p) z zᵀ of the likelihood is near n v I, v the mean of p(1 - p). A step asks for the

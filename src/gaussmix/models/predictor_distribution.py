@@ -1,8 +1,8 @@
 r"""Rows drawn from a distribution of the predictors that has the second moments of a release: post-processing.
 
 A release has second moments of all columns and counts of single columns, and nothing about three columns at once. Where
-a model needs expectations of other functions of a row (:mod:`gaussmix.models.glm`), they are taken over rows that are
-drawn here from a distribution with the released moments:
+a model needs expectations of other functions of a row (:mod:`gaussmix.models.likelihood`), they are taken over rows
+that are drawn here from a distribution with the released moments:
 
 1. Categories, booleans and missing-value indicators are drawn one after the other in the order of the schema. The
    probabilities of each are linear in the indicators of those before it, by least squares. The classes of the response

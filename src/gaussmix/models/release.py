@@ -223,7 +223,7 @@ class Release:
     ) -> GeneralizedLinearModel:
         """Fit a logistic regression of a boolean column, or of one level against all others, near maximum likelihood.
 
-        The method is described in :mod:`gaussmix.models.glm`.
+        The method is described in :mod:`gaussmix.models.likelihood`.
 
         Parameters
         ----------

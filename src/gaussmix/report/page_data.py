@@ -35,7 +35,8 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models.descriptive import NOISY, chosen_columns
 from gaussmix.models.design import Response, columns_behind, is_marked, needed_parts, part_name, parts_without
 from gaussmix.models.families import LOGIT, POISSON
-from gaussmix.models.glm import FEWER_POINTS, class_response, count_response
+from gaussmix.models.glm import class_response, count_response
+from gaussmix.models.likelihood import FEWER_POINTS
 from gaussmix.models.linear import number_response
 from gaussmix.models.predictor_distribution import (
     POINTS,
