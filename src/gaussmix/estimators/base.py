@@ -36,8 +36,6 @@ from gaussmix.ledger import Budget, Ledger
 from gaussmix.mechanism.release import Passes, Prepared, prepare
 from gaussmix.models.design import Problem
 from gaussmix.models.families import Family
-from gaussmix.models.design import Problem
-from gaussmix.models.families import Family
 from gaussmix.models.glm import fit_glm, summary_of
 from gaussmix.models.likelihood import fit_model
 from gaussmix.models.release import Release
