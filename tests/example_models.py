@@ -10,6 +10,7 @@ from gaussmix import baselines
 BOUNDS = {"bounds_X": (-10, 10), "bounds_y": (-200, 200)}
 LINEAR = [
     gm.LinearRegression(**BOUNDS, random_state=0),
+    gm.PoissonRegressor(bounds_X=(-10, 10), bounds_y=(0, 200), random_state=0),
     baselines.AdaSSP(**BOUNDS, random_state=0),
     baselines.AdaSSP(**BOUNDS, analysis="printed", random_state=0),
     baselines.SheffetMixing(**BOUNDS, random_state=0),

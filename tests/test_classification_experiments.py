@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from experiments import classification, odds_coverage
+from experiments import classification, glm_study
 from gaussmix.accounting.gaussian import gaussian_delta
 
 
@@ -45,6 +45,7 @@ def test_maximum_likelihood_is_that_of_the_coded_columns():
         {"a": rng.normal(size=4000), "b": rng.choice(["u", "v", "w"], 4000), "c": rng.random(4000) < 0.5}
     )
     y = rng.random(4000) < 1 / (1 + np.exp(-table["a"] - (table["b"] == "w")))
-    X = odds_coverage.design(table, ["(intercept)", "a", "b=v", "b=w", "c"])
+    X = glm_study.design(table, ["(intercept)", "a", "b=v", "b=w", "c"])
     plain = LogisticRegression(C=1e9, tol=1e-9, max_iter=1000).fit(X[:, 1:], y)
-    assert odds_coverage.likelihood(X, y.to_numpy())[1:] == pytest.approx(plain.coef_[0], abs=1e-4)
+    found, _ = glm_study.maximum_likelihood(X, y.to_numpy(float), "logit")
+    assert found[1:] == pytest.approx(plain.coef_[0], abs=1e-4)

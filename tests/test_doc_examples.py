@@ -23,7 +23,7 @@ from gaussmix.report.demo import SCHEMA, make_patients
 
 ROOT = Path(gm.__file__).parents[2]
 PAGES = [f"docs/{name}.md" for name in ("index", "schema", "release", "units", "ledger", "engines")]
-PAGES += [f"docs/{name}.md" for name in ("inference", "reviewers")]
+PAGES += [f"docs/{name}.md" for name in ("glm", "inference", "reviewers")]
 BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
 
 
@@ -101,17 +101,9 @@ def granted(page: str, patients: gm.Release) -> dict[str, Any]:
         names |= {"visits": visits().assign(patient_id=np.arange(5_000) // 5), "schema": VISITS}
     if page.endswith("reviewers.md"):
         patients.save("visits.release.parquet")
+    if page.endswith("glm.md"):
+        patients.save("patients.release.parquet")
     return names
-
-
-def insured(n: int = 5_000) -> gm.Release:
-    """The second example of docs/inference.md."""
-    rng = np.random.default_rng(1)
-    hours, education = rng.uniform(0, 80, n), rng.choice(["<9years", "12years", "16years"], n)
-    hhi = rng.random(n) < 0.4
-    table = {"whrswk": hours, "hhi": hhi, "education": education, "whi": (hours > 35) ^ (rng.random(n) < 0.2)}
-    schema = {"whrswk": [0, 90], "hhi": "boolean", "education": ["<9years", "12years", "16years"], "whi": "boolean"}
-    return gm.release(table, schema=schema, **BUDGET)
 
 
 @pytest.mark.slow
@@ -120,8 +112,6 @@ def insured(n: int = 5_000) -> gm.Release:
 def test_python_of_a_page_runs(page, folder, patients):
     names = granted(page, patients)
     for number, block in enumerate(blocks(page)):
-        if page.endswith("inference.md"):
-            names["private"] = insured() if "whi" in block else patients
         exec(compile(block, f"{page}, block {number + 1}", "exec"), names)
 
 

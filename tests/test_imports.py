@@ -68,6 +68,7 @@ DRAWING = {
     "releases/shrinkage.py": "post-processing: a simulation of the noise, seeded by the release",
     "paper/sketch.py": "post-processing: sketch rows from a released factor",
     "models/synthetic.py": "post-processing: synthetic rows",
+    "models/predictor_distribution.py": "post-processing: a fixed sequence of points",
     "report/demo.py": "made-up rows",
     "report/plan.py": "made-up rows",
     "data/moments.py": "names of parts, and the key that tells persons apart",

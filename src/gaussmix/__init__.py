@@ -49,12 +49,14 @@ if TYPE_CHECKING:
     )
     from gaussmix.estimators.linear import LinearRegression
     from gaussmix.estimators.logistic import LogisticRegression
+    from gaussmix.estimators.poisson import PoissonRegressor
     from gaussmix.ledger.budget import Budget
     from gaussmix.ledger.ledger import Ledger
     from gaussmix.mechanism import sites
     from gaussmix.mechanism.bounds import propose_bounds
     from gaussmix.mechanism.release import release
     from gaussmix.models.bounds import Proposal
+    from gaussmix.models.comparison import compare
     from gaussmix.models.release import Release, load
     from gaussmix.releases.certificate import Certificate, Condition
 
@@ -90,6 +92,7 @@ __all__ = [
     "OutputError",
     "OutputExistsError",
     "OutputFolderError",
+    "PoissonRegressor",
     "PrivacyUnit",
     "Proposal",
     "Query",
@@ -104,6 +107,7 @@ __all__ = [
     "any",
     "baselines",
     "calibrate",
+    "compare",
     "count",
     "errors",
     "first",
@@ -135,6 +139,7 @@ _HOMES = {
     "LogisticRegression": "estimators.logistic",
     "Moments": "data.moments",
     "Numeric": "data.columns",
+    "PoissonRegressor": "estimators.poisson",
     "PrivacyUnit": "data.contributions",
     "Proposal": "models.bounds",
     "Query": "data.engines",
@@ -145,6 +150,7 @@ _HOMES = {
     "all": "data.per_unit",
     "any": "data.per_unit",
     "calibrate": "accounting.calibration",
+    "compare": "models.comparison",
     "count": "data.per_unit",
     "first": "data.per_unit",
     "last": "data.per_unit",

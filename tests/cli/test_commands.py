@@ -96,7 +96,7 @@ def test_plot_of_an_unknown_format_is_one_line(tmp_path, start):
 def test_demo_shows_exact_values_beside_private_estimates(tmp_path):
     text = run("demo", "-o", str(tmp_path))
     assert text.count("least squares on the table") == 2
-    assert text.count("discriminant on the table") == 2
+    assert text.count("maximum likelihood on the table") == 2
     rows = {line.split("│")[1].strip(): line.split("│")[2:5] for line in text.splitlines() if line.startswith("│")}
     exact, private, interval = (cell.strip() for cell in rows["income"])
     private_release, table = load(tmp_path / "demo.release.parquet"), pd.read_parquet(tmp_path / "patients.parquet")
@@ -149,7 +149,7 @@ def test_table_to_release_to_models(files):
     assert "population" in run("ols", out, "cost", "--estimand", "population", "--rows", "2000")
     assert "estimated from the release" in run("ols", out, "cost", "--estimand", "population")
     assert "smoker = True" in run("logit", out, "smoker", "--predictors", "cost")
-    assert "discriminant coefficients" in run("logit", out, "smoker", "--predictors", "cost")
+    assert "maximum-likelihood logistic coefficients" in run("logit", out, "smoker", "--predictors", "cost")
     odds = json.loads(run("logit", out, "smoker", "--predictors", "cost", "--odds", "--json"))
     assert odds == load(out).logit("smoker", predictors=["cost"]).odds_ratios().as_plain()
     assert "odds ratio" in run("logit", out, "smoker", "--predictors", "cost", "--odds")

@@ -25,7 +25,7 @@ from gaussmix.accounting.numerics import root_up
 
 def test_every_estimator_and_baseline_is_held_to_it():
     held = {type(model).__name__ for model in LINEAR + LOGISTIC}
-    assert held == {"LinearRegression", "LogisticRegression", *baselines.__all__}
+    assert held == {"LinearRegression", "LogisticRegression", "PoissonRegressor", *baselines.__all__}
 
 
 # No expected failures: each model passes every check. Private ones carry scikit-learn's tag "poor_score", because its
@@ -47,6 +47,11 @@ def test_infinite_epsilon_is_the_non_private_answer_in_the_users_units(model):
         labels = np.where(y > np.median(y), "yes", "no")
         found = clone(model).set_params(epsilon=math.inf, bounds_X=FEATURE_BOUNDS).fit(X, labels)
         assert found.score(X, labels) > 0.93
+        assert not found.privacy_.is_private
+        return
+    if isinstance(model, gm.PoissonRegressor):
+        found = clone(model).set_params(epsilon=math.inf, bounds_X=FEATURE_BOUNDS, bounds_y=(0, 30)).fit(X, y)
+        assert found.score(X, y) > 0.9
         assert not found.privacy_.is_private
         return
     found = clone(model).set_params(epsilon=math.inf, bounds_X=FEATURE_BOUNDS, bounds_y=(-20, 20)).fit(X, y)
@@ -118,7 +123,7 @@ WEAK = [
 
 
 def on_the_lattice(model) -> bool:
-    return isinstance(model, gm.LinearRegression | gm.LogisticRegression)
+    return isinstance(model, gm.LinearRegression | gm.LogisticRegression | gm.PoissonRegressor)
 
 
 @pytest.mark.parametrize("model", PRIVATE, ids=model_name)

@@ -27,7 +27,7 @@ def test_any_two_labels(labels):
     assert "assumed to be public" not in str(declared.privacy_)
 
 
-def test_discriminant_is_near_the_logistic_model_and_has_odds_ratios():
+def test_it_is_near_the_logistic_model_and_has_odds_ratios():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (40_000, 3))
     labels = rng.random(40_000) < 1 / (1 + np.exp(-X @ [2.0, -1.0, 0.5]))
@@ -67,7 +67,7 @@ def test_moments_give_the_fit_of_their_rows():
         gm.LogisticRegression(bounds_X=(-2, 2), classes=("no", "yes")).fit_moments(sums)
 
 
-def test_steps_are_nearer_to_the_likelihood_than_the_discriminant():
+def test_steps_are_nearer_to_the_likelihood_than_the_release():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.uniform(-1, 1, 40_000), rng.random((40_000, 2)) < 0.2])
     labels = rng.random(40_000) < 1 / (1 + np.exp(2 - X @ [2.0, 2.5, -1.0]))

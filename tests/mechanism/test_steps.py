@@ -16,7 +16,7 @@ from gaussmix.data.schema import Schema
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.release import prepare
-from gaussmix.models.classification import likelihood_coefficients
+from gaussmix.models.newton_steps import likelihood_coefficients
 from gaussmix.releases.preconditioning import STEPS, Likelihood, budgets_of, releases_of, schedule_of
 
 SCHEMA = Schema.of({"x": [-1, 1], "sick": "boolean", "level": ["a", "b", "c"]})
@@ -147,15 +147,15 @@ def test_a_release_with_steps_is_saved_and_read(private, tmp_path):
     private.save(tmp_path / "steps.parquet")
     again = gm.load(tmp_path / "steps.parquet")
     assert again.fingerprint == private.fingerprint
-    model = again.logit("sick")
-    assert model.likelihood
-    assert model.coef == private.logit("sick").coef
-    assert not again.logit("sick", predictors=["x"]).likelihood
-    well = again.logit("sick", level=False)
-    assert (well.likelihood, well.classes) == (True, (True, False))
+    model = again.predictor("sick", family="logit")
+    assert model.coef == private.predictor("sick", family="logit").coef
+    theta = likelihood_coefficients(again.statistic)
+    features = [i for name, own in again.schema.groups.items() if name != "sick" for i in own]
+    assert model.coef == again.schema.units.coefficients(features, theta[features])[0]
+    well = again.predictor("sick", family="logit", level=False)
     assert well.intercept == -model.intercept
     assert well.coef == {name: -value for name, value in model.coef.items()}
-    assert model.summary().params == private.logit("sick").summary().params
+    assert again.logit("sick").params == private.logit("sick").params
     assert again.predictor("x").coef == private.predictor("x").coef
 
 

@@ -1,92 +1,100 @@
-"""A family is a value: summaries, tables and words follow from it, without a branch anywhere else."""
+"""Families are values: their functions belong together, and names, words and tables follow from them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.errors import ArgumentError
-from gaussmix.models import FAMILIES
-from gaussmix.models.families import LINEAR, Family, Scale, registration
-from gaussmix.models.results import Fitted, glance_table, ratio_table, summarise, tidy_table
+from gaussmix.models import FAMILIES, rendering
+from gaussmix.models.families import family_of
+from gaussmix.models.results import Fitted, glance_table, ratio_table
+
+ETA = st.floats(-8, 8)
 
 
-def halves(problem, fit):
-    """β = b/2, without errors."""
-    d = len(fit.theta)
-    return Scale(2.0, np.zeros(d), np.zeros((1 + d, 1 + d)), np.zeros((1 + d, 1 + d)), np.zeros((d, 1 + d)))
+@pytest.fixture(scope="module")
+def release():
+    return gm.release(patients(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
 
 
-TOY = Family(
-    name="toy",
-    link="log",
-    intervals_are_for={"table": "half of the least-squares coefficients"},
-    refusal="The toy family is for tables alone.",
-    notes=("Halves are for tests.",),
-    clipping_note="Clipping halves them again.",
-    remedy="take another family.",
-    ratio="toy ratio",
-    scale=halves,
-)
+@pytest.mark.parametrize("name", FAMILIES)
+@given(eta=ETA)
+def test_functions_of_a_mean_belong_together(name, eta):
+    """Derivatives are those of finite differences, the area's is the mean, and the link is its inverse."""
+    mean, x, h = family_of(name).mean, np.array([eta]), 1e-4
+    difference = (mean.inverse(x + h) - mean.inverse(x - h)) / (2 * h)
+    assert mean.derivative(x) == pytest.approx(difference, rel=1e-5, abs=1e-9)
+    assert mean.second(x) == pytest.approx(
+        (mean.derivative(x + h) - mean.derivative(x - h)) / (2 * h), rel=1e-5, abs=1e-8
+    )
+    assert mean.inverse(x) == pytest.approx((mean.area(x + h) - mean.area(x - h)) / (2 * h), rel=1e-5, abs=1e-9)
+    if abs(eta) < 5:
+        assert mean.link(mean.inverse(x)) == pytest.approx(x, rel=1e-8, abs=1e-8)
 
 
-@pytest.fixture(scope="module", params=[math.inf, 3.0], ids=["no noise", "noise"])
-def problem(request):
-    release = gm.release(patients(3000), schema=SCHEMA, epsilon=request.param, delta=1e-6, random_state=0)
-    return release.ols("cost", ["age", "smoker", "sex"]).problem()
+@pytest.mark.parametrize("name", FAMILIES)
+@given(eta=ETA)
+def test_canonical_families_have_the_variance_of_their_derivative(name, eta):
+    mean, x = family_of(name).mean, np.array([eta])
+    assert mean.is_canonical == (name != "probit")
+    if mean.is_canonical:
+        assert mean.variance(mean.inverse(x)) == pytest.approx(mean.derivative(x), rel=1e-9, abs=1e-300)
 
 
-def test_coefficients_and_intervals_are_on_the_scale_of_the_family(problem):
-    own, toy = summarise(problem), summarise(replace(problem, family=TOY))
-    assert (own.family, toy.family) == (LINEAR, TOY)
-    for name, value in own.params.items():
-        assert toy.params[name] == pytest.approx(value / 2)
-        assert toy.conf_int()[name] == pytest.approx(np.array(own.conf_int()[name]) / 2, rel=1e-6)
-        assert toy.bse[name] == pytest.approx(own.bse[name] / 2)
-        assert toy.pvalues[name] == pytest.approx(own.pvalues[name])
+@given(count=st.integers(0, 200))
+def test_the_saturated_poisson_likelihood_is_the_largest(count):
+    mean, y = family_of("poisson").mean, np.array([float(count)])
+    for eta in np.log(np.maximum(count, 0.01) * np.array([0.5, 0.9, 1.1, 2.0])):
+        assert count * eta - mean.area(np.array([eta])) <= mean.saturated(y) + 1e-9
+    if count:
+        assert mean.saturated(y) == pytest.approx(count * math.log(count) - special.expm1(math.log(count)) - 1)
 
 
-def test_words_and_tables_follow_the_family(problem):
-    own, toy = summarise(problem), summarise(replace(problem, family=TOY))
-    for text in (str(toy), toy.as_html(), str(tidy_table(toy))):
-        weights = ", with these row weights" * bool(toy.row_weights)
-        assert f"Intervals are for half of the least-squares coefficients{weights}." in text
-        assert "Halves are for tests." in text
-        assert ("Clipping halves them again." in text) == (toy.clipping_loss is not None)
-        assert "R² =" not in text
-    assert "R² =" in str(own)
-    (row,) = glance_table(toy, None).rows()
-    assert math.isnan(row["r.squared"])
-    assert math.isnan(row["sigma"])
-    (row,) = glance_table(own, None).rows()
-    assert math.isfinite(row["r.squared"])
-    assert math.isfinite(row["sigma"])
-
-
-def test_ratios_are_exponentials_under_the_name_of_the_family(problem):
-    toy = summarise(replace(problem, family=TOY))
-    found = ratio_table(toy)
-    assert found.title == "cost: toy ratios, 95 % intervals"
-    assert list(found.columns) == ["term", "toy.ratio", "conf.low", "conf.high", "p.value"]
-    for row in found.rows():
-        assert row["toy.ratio"] == pytest.approx(math.exp(toy.params[row["term"]]))
+def test_words_and_tables_follow_the_family(release):
+    logit, poisson, probit = (
+        release.fit(name, response, ["age", "region"])
+        for name, response in (("logit", "smoker"), ("poisson", "cost"), ("probit", "smoker"))
+    )
+    for model in (logit, poisson, probit):
+        assert model.family.intervals_are_for["table"] in str(model.summary())
+        assert "R² =" not in str(model.summary())
+        (row,) = glance_table(model.summary(), None).rows()
+        assert math.isnan(row["r.squared"])
+    assert list(logit.odds_ratios().columns)[:2] == ["term", "odds.ratio"]
+    assert list(poisson.rate_ratios().columns)[:2] == ["term", "rate.ratio"]
+    assert poisson.rate_ratios().title == "cost: rate ratios, 95 % intervals"
+    assert "not its likelihood equation" in str(probit.summary())
+    for call in (logit.rate_ratios, poisson.odds_ratios, probit.odds_ratios):
+        with pytest.raises(ArgumentError, match="has no"):
+            call()
     with pytest.raises(ArgumentError, match="not defined for the family 'linear'"):
-        ratio_table(summarise(problem))
+        ratio_table(release.ols("cost").summary())
+    for row in logit.odds_ratios().rows():
+        assert row["odds.ratio"] == pytest.approx(math.exp(logit.params[row["term"]]))
 
 
-def test_estimands_that_a_family_does_not_have_are_refused(problem):
-    for options in ({"estimand": "population"}, {"n_rows": 3000}):
-        with pytest.raises(ArgumentError, match="for tables alone"):
-            summarise(replace(problem, family=TOY), **options)
+def test_exponentials_are_those_of_the_coefficients(release):
+    model = release.logit("smoker", ["age", "region"])
+    plain, ratios = model.tidy("arrow").to_pylist(), model.tidy("arrow", exponentiate=True).to_pylist()
+    for one, other in zip(plain, ratios, strict=True):
+        for key in ("estimate", "conf.low", "conf.high"):
+            assert other[key] == pytest.approx(math.exp(one[key]))
+        assert {key: one[key] for key in ("std.error", "p.value", "distribution.error")} == {
+            key: other[key] for key in ("std.error", "p.value", "distribution.error")
+        }
+    with pytest.raises(ArgumentError, match="not defined"):
+        release.ols("cost").tidy(exponentiate=True)
 
 
-def test_all_models_share_one_summary():
-    release = gm.release(patients(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+def test_all_models_share_one_summary(release):
     models = [
         release.ols("cost"),
         release.logit("smoker"),
@@ -99,17 +107,16 @@ def test_all_models_share_one_summary():
         models[-1].summary(reference={"sex": "m"})
 
 
-def test_registered_families_are_fitted_by_name():
-    release = gm.release(patients(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+def test_families_are_fitted_by_name(release):
     assert release.fit("poisson", "cost", ["age"]) == release.poisson("cost", ["age"])
     assert release.fit("poisson", "cost ~ age").certificate is release.certificate
-    with pytest.raises(ArgumentError, match="family must be one of 'poisson'"):
+    with pytest.raises(ArgumentError, match="family must be one of 'logit', 'probit', 'poisson'"):
         release.fit("cubist", "cost")
+    for name in FAMILIES:
+        assert family_of(name).name == name
+        assert family_of(name).help
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_registered_families_say_what_they_are(name):
-    own = registration(name)
-    assert own.family.name == name
-    assert own.family.intervals_are_for
-    assert own.help
+def test_infinite_ends_are_printed():
+    assert rendering.to_error(-math.inf, 0.1) == "-∞"
+    assert rendering.to_error(math.inf, 0.1) == "∞"

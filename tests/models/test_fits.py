@@ -84,15 +84,14 @@ def test_classification_of_booleans_and_of_two_levels(open_table, private, table
     logistic = LogisticRegression(C=1e6, max_iter=1000).fit(design(table, ["cost", "age"]), table["smoker"])
     for release, slack in ((open_table, 0.01), (private, 0.05)):
         model = release.logit("smoker", predictors=["cost", "age"])
-        accuracy = np.mean(model.predict(table) == table["smoker"])
+        accuracy = np.mean((model.predict(table) > 0.5) == table["smoker"])
         assert accuracy > logistic.score(design(table, ["cost", "age"]), table["smoker"]) - slack - 0.02
-    probabilities = model.predict_proba(table)
-    assert probabilities.shape == (len(table), 2)
-    assert probabilities.sum(axis=1) == pytest.approx(1)
-    assert np.all((probabilities[:, 1] > 0.5) == model.predict(table))
+    probabilities = model.predict(table)
+    assert probabilities.shape == (len(table),)
+    assert np.all((probabilities > 0) & (probabilities < 1))
     sex = open_table.logit("sex", predictors=["cost", "age", "bmi", "smoker"])
     assert sex.classes == ("f", "m")
-    assert sex.coef["cost"] > 0
+    assert sex.params["cost"] > 0
 
 
 # ------------------------------------------------------------------------------------------------- statsmodels' names

@@ -171,7 +171,7 @@ def test_an_estimators_release_gives_its_coefficients_again(estimator):
     release, X = estimator.release_, features()[0]
     d = X.shape[1]
     if isinstance(estimator, gm.LogisticRegression):
-        model = release.logit("y")
+        model = release.predictor("y", family="logit")
         assert list(model.coef.values()) == pytest.approx(estimator.coef_[0])
         assert model.intercept == pytest.approx(estimator.intercept_[0])
         return

@@ -168,8 +168,9 @@ def test_classification_says_what_its_intervals_are_for(release):
     low, high = summary.conf_int()["cost"]
     assert 0 < low < high
     assert "smoker = True" in str(summary)
-    assert "discriminant coefficients of this table, on the scale of log odds" in str(summary)
-    assert "differ from maximum likelihood by more than these intervals show" in str(summary)
+    assert "Intervals are for the maximum-likelihood logistic coefficients of this table" in str(summary)
+    assert "a distribution of the predictors with its second moments" in str(summary)
+    assert any(line.endswith("privacy noise  distribution") for line in str(summary).splitlines())
     assert "R²" not in str(summary)
 
 

@@ -60,7 +60,7 @@ def test_models_in_every_shape(release):
     assert model.as_latex().splitlines()[2].startswith(r"\begin{tabular}")
     assert "<caption>cost: table</caption>" in model._repr_html_()
     classes = release.logit("smoker", ["age", "cost"])
-    assert repr(classes) == "ClassificationModel(no privacy guarantee, 'smoker' on 2 encoded columns)"
+    assert repr(classes) == "GeneralizedLinearModel(no privacy guarantee, 'smoker' on 2 encoded columns)"
     assert classes.tidy("arrow").num_rows == 3
     assert np.isnan(classes.glance("arrow").to_pylist()[0]["sigma"])
 

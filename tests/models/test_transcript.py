@@ -106,7 +106,7 @@ def test_the_same_release_gives_the_same_fit(private):
 
 def test_classes(private):
     model = private.logit("flag", predictors=["x", "y"])
-    assert model.coef["y"] > 0 > model.coef["x"]  # given x, y is larger where the flag is set
+    assert model.params["y"] > 0 > model.params["x"]  # given x, y is larger where the flag is set
     assert private.logit("level", predictors=["y"]).classes == ("a", "b")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -101,17 +102,42 @@ def test_levels_are_merged_and_measured_from_another(tab, private):
 
 def test_odds_ratios_and_populations(tab, private):
     tab.get_by_label("Response").select_option("sex")
-    assert tab.locator("#scale").input_value() == "odds"
+    assert tab.locator("#scale").input_value() == "logit"
     tab.get_by_label("Response").select_option("smoker")
-    tab.locator("#scale").select_option("odds")
+    tab.locator("#scale").select_option("logit")
     tab.get_by_label("Intervals are for").select_option("population")
     ratios = private.logit("smoker").odds_ratios(estimand="population")
     widths = {row["term"]: (row["conf.high"] - row["conf.low"]) / 4 for row in ratios.rows()}
-    assert column(tab, 2)[1:] == [to_error(row["odds.ratio"], widths[row["term"]]) for row in ratios.rows()]
+    expected = [
+        to_error(row["odds.ratio"], width)
+        if math.isfinite(width := widths[row["term"]])
+        else f"{row['odds.ratio']:.4g}"
+        for row in ratios.rows()
+    ]
+    assert column(tab, 2)[1:] == expected
     assert "Probability that smoker = True" in tab.locator("#prediction").inner_text()
     rows = saved(tab, "#save-coefficients")
-    assert rows[0][-3:] == ["odds.ratio", "odds.low", "odds.high"]
-    np.testing.assert_allclose([float(row[-3]) for row in rows[2:]], ratios.columns["odds.ratio"], rtol=1e-9)
+    assert rows[0][-3:] == ["odds.ratio", "odds.ratio.low", "odds.ratio.high"]
+    np.testing.assert_allclose([float(row[-3]) for row in rows[2:]], ratios.columns["odds.ratio"], rtol=1e-6)
+
+
+def test_ratios_are_drawn_on_a_log_axis(tab, private):
+    """Equal factors are equally far apart, 1 is the marked line, and an estimate lies at its logarithm."""
+    tab.get_by_label("Response").select_option("cost")
+    tab.locator("#scale").select_option("poisson")
+    texts = tab.locator("#forest text.tick").all_text_contents()
+    places = [float(tick.get_attribute("x")) for tick in tab.locator("#forest text.tick").all()]
+    assert "1" in texts
+    zero = float(tab.locator("#forest line.zero").get_attribute("x1"))
+    assert zero == pytest.approx(places[texts.index("1")])
+    logs = np.log([float(text) for text in texts])
+    slope = (places[-1] - places[0]) / (logs[-1] - logs[0])
+    assert (np.array(places) - zero) / slope == pytest.approx(logs, abs=0.006)  # ticks are printed with three digits
+    smoker = private.poisson("cost").params["smoker"]
+    names = [name for name in private.poisson("cost").params if name != "(intercept)"]
+    centres = [float(circle.get_attribute("cx")) for circle in tab.locator("#forest circle").all()]
+    assert centres[names.index("smoker")] == pytest.approx(zero + slope * smoker, rel=0.01)
+    assert "rate ratio, log scale" in tab.locator("#forest").text_content()
 
 
 def test_a_row_is_typed_in(tab):

@@ -5,28 +5,32 @@ from __future__ import annotations
 import io
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
 from gaussmix._files import reserve
+from gaussmix._types import Floats
 from gaussmix.cli.exits import command, echo, echo_json
 from gaussmix.cli.options import FORCE, JSON
 from gaussmix.data.schema import INTERCEPT
 from gaussmix.mechanism.release import release
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
+from gaussmix.models.results import FittedModel
 from gaussmix.report.demo import PREDICTORS, ROWS, SCHEMA, make_patients
 from gaussmix.report.page import render
 
 __all__ = ["compared", "comparison", "demo", "without_noise"]
 
-LEAST_SQUARES, DISCRIMINANT = "least squares on the table", "discriminant on the table"
+LEAST_SQUARES, LIKELIHOOD = "least squares on the table", "maximum likelihood on the table"
 """Headings of the column of exact values: of the rows as the release codes and weights them, without noise."""
 
 
@@ -72,9 +76,14 @@ def demo(epsilon: float, delta: float, out: Path, force: bool, as_json: bool) ->
 
 def _show(private: Release, patients: pa.Table, as_json: bool) -> None:
     """Print the certificate, the passes and the models of a release."""
+    weights = private.weights(patients)
     exact = without_noise(private, patients)
-    models = {f"{response}, linear": compared(private, exact, response) for response in ("cost", "pressure")}
-    models["readmitted, log odds"] = log_odds = compared(private, exact, "readmitted")
+    models = {
+        f"{response}, linear": compared(private.ols, response, exact.ols(response, PREDICTORS[response]).params)
+        for response in ("cost", "pressure")
+    }
+    likelihood = _maximum_likelihood(private, patients, weights)
+    models["readmitted, log odds"] = log_odds = compared(private.logit, "readmitted", likelihood)
     odds = {name: _exponentials(row) for name, row in log_odds.items() if name != INTERCEPT}
     passes = _passes(private)
     if as_json:
@@ -90,7 +99,7 @@ def _show(private: Release, patients: pa.Table, as_json: bool) -> None:
         table.add_row(str(number), f"{own['mu']:.3f}", f"{own['share']:.0%}", f"{own['rate']:.0%}")
     console.print(table)
     for title, rows in {**models, "readmitted, odds ratios": odds}.items():
-        console.print(comparison(title, LEAST_SQUARES if "linear" in title else DISCRIMINANT, rows))
+        console.print(comparison(title, LEAST_SQUARES if "linear" in title else LIKELIHOOD, rows))
 
 
 def without_noise(private: Release, patients: pa.Table) -> Release:
@@ -106,21 +115,28 @@ def _passes(private: Release) -> list[dict[str, float]]:
     return [{"mu": output.mu, "share": output.mu**2 / whole, "rate": output.rate} for output in passes]
 
 
-def compared(private: Release, exact: Release, response: str) -> dict[str, dict[str, Any]]:
+def compared(fit: Callable[..., FittedModel], response: str, truth: dict[str, float]) -> dict[str, dict[str, Any]]:
     """Return exact value, estimate and interval of each coefficient; None for those that are not identified."""
-    estimated, truth = (
-        (own.logit if response == "readmitted" else own.ols)(response, PREDICTORS[response]).summary()
-        for own in (private, exact)
-    )
-    found = {}
+    estimated, found = fit(response, PREDICTORS[response]).summary(), {}
     for name, ends in estimated.conf_int().items():
         known = math.isfinite(ends[0])
         found[name] = {
-            "exact": truth.params[name],
+            "exact": truth[name],
             "private": estimated.params[name] if known else None,
             "interval": list(ends) if known else None,
         }
     return found
+
+
+def _maximum_likelihood(private: Release, patients: pa.Table, weights: Floats) -> dict[str, float]:
+    """Return the coefficients of logistic regression on the rows themselves, as the release codes and weights them."""
+    from sklearn.linear_model import LogisticRegression
+
+    coded, names = private.topcode(patients), PREDICTORS["readmitted"]
+    X = np.column_stack([coded[name].to_numpy().astype(float) for name in names])
+    own = LogisticRegression(C=math.inf, solver="newton-cholesky", tol=1e-10)
+    own.fit(X, patients["readmitted"].to_numpy(), sample_weight=weights)
+    return dict(zip([INTERCEPT, *names], [*own.intercept_.tolist(), *own.coef_[0].tolist()], strict=True))
 
 
 def _exponentials(row: dict[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from gaussmix._text import csv_cell
 from gaussmix.cli.exits import command, echo, echo_json
 from gaussmix.cli.options import FORCE, RELEASE, Decorator, Printing, collected, out_option, printing_options
 from gaussmix.data.readers import PARQUET
-from gaussmix.models.classification import MulticlassModel
-from gaussmix.models.families import registration
+from gaussmix.models.families import family_of
+from gaussmix.models.glm import MultinomialModel
 from gaussmix.models.linear import Predictor
 from gaussmix.models.release import Release, as_csv, load
 from gaussmix.models.rendering import as_plain, guarantee_of, void_first
@@ -30,7 +30,6 @@ __all__ = [
     "describe",
     "export",
     "family_command",
-    "logit",
     "means",
     "mnlogit",
     "ols",
@@ -149,31 +148,10 @@ def ols(release: Release, response: str, predictors: list[str] | None, summary: 
 @command()
 @_model_options()
 @_ODDS
-@click.option("--level", help="One level of RESPONSE against all others. For a boolean: true (default) or false.")
-def logit(
-    release: Release,
-    response: str,
-    predictors: list[str] | None,
-    summary: Any,
-    printing: Printing,
-    odds: bool,
-    level: str | None,
-) -> None:
-    """Estimate log odds of the column RESPONSE of a release by linear discriminant analysis.
-
-    RESPONSE is a boolean column, a categorical column with two levels, or one --level of a categorical column against
-    all others.
-    """
-    _print_model(release.logit(response, predictors, level=level), summary, printing, ratios=odds)
-
-
-@command()
-@_model_options()
-@_ODDS
 def mnlogit(
     release: Release, response: str, predictors: list[str] | None, summary: Any, printing: Printing, odds: bool
 ) -> None:
-    """Estimate log odds of the levels of the categorical column RESPONSE by linear discriminant analysis.
+    """Fit log odds of the levels of the categorical column RESPONSE of a release near maximum likelihood.
 
     Each level is compared with the first, or with that of --reference RESPONSE=LEVEL.
     """
@@ -181,22 +159,42 @@ def mnlogit(
 
 
 def family_command(name: str) -> click.Command:
-    """Return the command of a model family."""
-    own = registration(name)
-    ratio = bool(own.family.ratio)
+    """Return the command of a family of generalised linear models."""
+    family = family_of(name)
 
     def fit(
-        release: Release, response: str, predictors: Any, summary: Any, printing: Printing, as_logs: bool = False
+        release: Release,
+        response: str,
+        predictors: Any,
+        summary: Any,
+        printing: Printing,
+        odds: bool = False,
+        as_logs: bool = False,
+        **options: Any,
     ) -> None:
-        _print_model(release.fit(name, response, predictors), summary, printing, ratios=ratio and not as_logs)
+        # Odds ratios are printed on demand, rate ratios unless logarithms are asked for.
+        ratios = bool(family.ratio) and (odds if family.of_classes else not as_logs)
+        model = release.fit(name, response, predictors, **options)
+        predictor = None
+        if printing.style == "json" and not ratios:
+            predictor = release.predictor(response, predictors, family=name, level=options.get("level"))
+        _print_model(model, summary, printing, ratios=ratios, predictor=predictor)
 
-    logs = click.option("--log", "as_logs", is_flag=True, help="Print coefficients instead of their exponentials.")
-    options = _model_options(population="population" in own.family.intervals_are_for)
-    return command(name, help=own.help)(options(logs(fit) if ratio else fit))
+    if family.of_classes:
+        found = click.option(
+            "--level", help="One level of RESPONSE against all others. For a boolean: true (default) or false."
+        )(_ODDS(fit) if family.ratio else fit)
+    else:
+        found = click.option("--exposure", help="Numeric column that multiplies the mean, such as a duration.")(fit)
+        found = click.option("--log", "as_logs", is_flag=True, help="Print coefficients, not their exponentials.")(
+            found
+        )
+    text = f"{family.help}\n\nRESPONSE may also be a formula of columns and terms of the release."
+    return command(name, help=text)(_model_options()(found))
 
 
 def _print_model(
-    model: FittedModel | MulticlassModel,
+    model: FittedModel | MultinomialModel,
     options: dict[str, Any],
     printing: Printing,
     *,
@@ -204,7 +202,7 @@ def _print_model(
     predictor: Predictor | None = None,
 ) -> None:
     """Print one table of coefficients, or of their exponentials, per class; in JSON also a regularised predictor."""
-    alpha, several = printing.alpha, isinstance(model, MulticlassModel)
+    alpha, several = printing.alpha, isinstance(model, MultinomialModel)
     found = model.summary(**options)
     summaries = {str(name): own for name, own in found.items()} if isinstance(found, dict) else {model.response: found}
     tables = {name: ratio_table(own, alpha) if ratios else tidy_table(own, alpha) for name, own in summaries.items()}

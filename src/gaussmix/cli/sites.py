@@ -41,7 +41,7 @@ from gaussmix.mechanism.mpc import make_keys
 from gaussmix.mechanism.sites import TIMEOUT, Study, common_environment, default_keys
 from gaussmix.mechanism.sites import run as run_site
 from gaussmix.models.release import load
-from gaussmix.report.demo import SCHEMA, make_patients
+from gaussmix.report.demo import PREDICTORS, SCHEMA, make_patients
 
 __all__ = ["sites"]
 
@@ -322,7 +322,8 @@ def demo(epsilon: float, delta: float, out: Path, as_json: bool) -> None:
     files = [out / f"{name}.release.parquet" for name in _HOSPITALS]
     same = len({path.read_bytes() for path in files}) == 1
     private = load(files[0])
-    found = compared(private, without_noise(private, pa.concat_tables(tables)), "cost")
+    exact = without_noise(private, pa.concat_tables(tables)).ols("cost", PREDICTORS["cost"])
+    found = compared(private.ols, "cost", exact.params)
     if as_json:
         echo_json({"certificate": private.certificate.to_dict(), "same_file": same, "cost": found})
         return

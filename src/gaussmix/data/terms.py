@@ -4,9 +4,9 @@
 ['experience:sex', 'experience^2:sex']
 
 A term is written as in a formula: ``log(wage)``, ``poly(experience, 2)`` (the column and its square), ``spline(age,
-4)``, ``hour(time)``, ``age:sex``. Names with other characters than letters are quoted in backticks. Nothing is
-evaluated. A term includes the terms that it needs (:func:`needs_of`): ``poly(age, 2)`` is ``age`` and ``age^2``,
-``age:sex`` needs both of its columns.
+4)``, ``hour(time)``, ``age:sex``; ``C(sex)`` is ``sex``, whose levels are declared. Names with other characters than
+letters are quoted in backticks. Nothing is evaluated. A term includes the terms that it needs (:func:`needs_of`):
+``poly(age, 2)`` is ``age`` and ``age^2``, ``age:sex`` needs both of its columns.
 
 Values of terms are **sensitive**. Each is a function of one row's clamped values and of declared bounds only. Where a
 number is missing and has an indicator, all entries of its terms are 0. Only +, -, ×, ÷, comparisons and exact
@@ -211,10 +211,12 @@ class _Reader:
 
     def call(self, function: str) -> tuple[Factor, ...]:
         inner = self.number_in(self.factor())
-        if function in ("log", "hour"):
+        if function == "C":  # as in patsy and formulaic: levels are declared, so that the column is one already
+            found: tuple[Factor, ...] = (inner,)
+        elif function in ("log", "hour"):
             if not isinstance(inner, Base):
                 raise self.wrong(f": the argument of {function} must be a column")
-            found: tuple[Factor, ...] = (Log(inner) if function == "log" else Hour(inner),)
+            found = (Log(inner) if function == "log" else Hour(inner),)
         elif function in ("poly", "spline"):
             if not self.take(","):
                 raise self.wrong(f": {function} requires a number as its second argument")

@@ -35,7 +35,11 @@ from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.ledger import Budget, Ledger
 from gaussmix.mechanism.release import Passes, Prepared, prepare
 from gaussmix.models.design import Problem
+from gaussmix.models.families import Family
+from gaussmix.models.glm import fit_glm, summary_of
+from gaussmix.models.likelihood import fit_model
 from gaussmix.models.release import Release
+from gaussmix.models.results import Asked, Estimand, Summary, sample_size
 from gaussmix.releases.certificate import Certificate, Condition
 from gaussmix.releases.preconditioning import Likelihood
 
@@ -52,6 +56,7 @@ __all__ = [
     "Weighting",
     "coefficients",
     "encoded_columns",
+    "glm_summary",
     "moments_shape",
     "named",
     "summed_rows",
@@ -455,3 +460,13 @@ def named(estimator: Any, problem: Problem) -> Problem:
     if hasattr(estimator, "feature_names_in_"):
         entries = dict(zip(entries, (str(name) for name in estimator.feature_names_in_), strict=True))
     return replace(problem, names=tuple(entries.get(name, name) for name in problem.names))
+
+
+def glm_summary(estimator: Any, family: Family, estimand: Estimand, n_rows: int | None) -> Summary:
+    """Return the summary of a generalised linear model of the target ``y`` on the vector ``X``, with their names."""
+    model = fit_glm(estimator.release_.statistic, family, LABEL, [FEATURES])
+    rows = sample_size(model.problem(), estimand, n_rows if estimand == "population" else None)
+    found = fit_model(model._model, n_rows=rows)
+    found = replace(found, problems=tuple(named(estimator, problem) for problem in found.problems))
+    options: Asked = {"estimand": estimand, "n_rows": n_rows, "collapse": None, "reference": None}
+    return summary_of(found, 0, np.ones(1), options)

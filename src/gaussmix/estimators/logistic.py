@@ -23,14 +23,16 @@ from gaussmix.estimators.base import (
     LinearClassifier,
     Released,
     Weighting,
+    glm_summary,
     moments_shape,
-    named,
     summed_rows,
 )
 from gaussmix.mechanism.release import Prepared
-from gaussmix.models.classification import WORTH_STEPS, ClassificationModel, fit_classification
+from gaussmix.models.families import LOGIT
+from gaussmix.models.glm import fit_glm_predictor
+from gaussmix.models.newton_steps import WORTH_STEPS
 from gaussmix.models.release import Release
-from gaussmix.models.results import Estimand, Named, ResultTable, Summary, ratio_table, summarise
+from gaussmix.models.results import Estimand, Named, ResultTable, Summary, ratio_table
 from gaussmix.releases.preconditioning import STEPS, Likelihood
 
 __all__ = ["LogisticRegression", "Steps"]
@@ -45,7 +47,10 @@ LARGE_EPSILON = 1.0  # if the number of rows is not public, "auto" takes steps a
 class LogisticRegression(Named, LinearClassifier, Released):
     """Private logistic regression for two classes, from noisy second moments of the table.
 
-    The coefficients are those of the linear discriminant or, with ``steps``, of private Newton steps on the likelihood.
+    The coefficients solve the likelihood equation (:mod:`gaussmix.models.likelihood`) for features that are normal
+    within classes with one covariance, a linear discriminant; with ``steps`` they are those of private Newton steps on
+    the likelihood. For categories, booleans and skewed numbers use :meth:`gaussmix.Release.logit`, whose distribution
+    of the predictors has their shapes.
 
     Parameters
     ----------
@@ -55,8 +60,8 @@ class LogisticRegression(Named, LinearClassifier, Released):
         The two labels. By default they are taken from y, and the certificate states that they are assumed to be public.
     steps : int or "auto"
         Number of private Newton steps on the likelihood, starting at the discriminant: 0 (default), 3, 4 or 6. They use
-        two fifths of μ² (:mod:`gaussmix.models.classification`). ``"auto"`` takes 4 steps if n μ/d ≥ 20, or without
-        ``n_rows`` if ε > 1, and none with a ledger. Intervals and odds ratios are those of the discriminant.
+        two fifths of μ² (:mod:`gaussmix.models.newton_steps`). ``"auto"`` takes 4 steps if n μ/d ≥ 20, or without
+        ``n_rows`` if ε > 1, and none with a ledger. Intervals and odds ratios do not use them.
 
     Attributes
     ----------
@@ -108,7 +113,7 @@ class LogisticRegression(Named, LinearClassifier, Released):
     def _fit_release(self, release: Release, classes: Rows) -> LogisticRegression:
         """Fit from a private release alone."""
         self.release_, self.privacy_, self.classes_ = release, release.certificate, classes
-        model = self._model()
+        model = fit_glm_predictor(release.statistic, LOGIT, LABEL, [FEATURES])
         self.coef_, self.intercept_ = np.array([list(model.coef.values())]), np.array([model.intercept])
         return self
 
@@ -132,20 +137,17 @@ class LogisticRegression(Named, LinearClassifier, Released):
             worth = n * gaussian_mu(self.epsilon, self.delta) / columns >= WORTH_STEPS
         return AUTOMATIC_STEPS if worth else 0
 
-    def _model(self) -> ClassificationModel:
-        """Return the model of the label that the release gives."""
-        return fit_classification(self.release_.statistic, LABEL, [FEATURES])
-
     def summary(self, *, estimand: Estimand = "table") -> Summary:
-        """Return intervals for the coefficients of the discriminant, computed from the release.
+        """Return intervals for the coefficients of logistic regression, computed from the release.
+
+        Its coefficients are estimated without the ridge penalty of ``coef_``, which improves predictions.
 
         Parameters
         ----------
         estimand : {"table", "population"}
         """
         check_is_fitted(self)
-        model, rows = self._model(), self.n_rows if estimand == "population" else None
-        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows)
+        return glm_summary(self, LOGIT, estimand, self.n_rows)
 
     @property
     def _table(self) -> Summary:
@@ -153,8 +155,5 @@ class LogisticRegression(Named, LinearClassifier, Released):
         return self.summary()
 
     def odds_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table") -> ResultTable:
-        """Return exp of the discriminant's coefficients, with intervals of level 1 - alpha, computed from the release.
-
-        They are the odds ratios of logistic regression if features are normal within classes.
-        """
+        """Return odds ratios with intervals of level 1 - alpha, computed from the release."""
         return ratio_table(self.summary(estimand=estimand), alpha)

@@ -10,7 +10,7 @@ releases.
 top-coded in all passes. A noisy count of rows and the first pass follow, then a histogram before each further pass. A
 release in one pass has neither count nor histograms. Steps on a likelihood come last. Each releases a sum of clipped
 gradients and a sum of weights (:mod:`gaussmix.data.gram`), and is planned from the passes and the earlier steps
-(:mod:`gaussmix.models.classification`).
+(:mod:`gaussmix.models.newton_steps`).
 
 **Privacy units.** If the squared norms of the rows of a unit add up to at most j, the first pass has j times the noise.
 Units and rows are counted separately, histograms count units, and later passes clip all rows of a unit together, so
@@ -51,7 +51,7 @@ from gaussmix.mechanism.noise import (
     symmetric_noise,
     to_floats,
 )
-from gaussmix.models.classification import plan_step
+from gaussmix.models.newton_steps import plan_step
 from gaussmix.releases.marginals import MarginalPlan, Marginals
 from gaussmix.releases.preconditioning import (
     Likelihood,

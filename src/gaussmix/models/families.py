@@ -1,87 +1,84 @@
-r"""Families of models: how coefficients come from least squares, and what is printed about them.
+r"""Families of models as values: the mean as a function of the linear predictor, and words about coefficients.
 
-A `Family` is a value. Linear regression is one (`LINEAR`); the discriminant (:mod:`gaussmix.models.classification`),
-rates (:mod:`gaussmix.models.rates`) and two-stage least squares (:mod:`gaussmix.models.instruments`) are others.
-Summaries, tables, rendering and commands read the family and have no branches of their own.
+A `Family` with a `Mean` is a generalised linear model (:mod:`gaussmix.models.likelihood`). `LINEAR` and two-stage least
+squares (:mod:`gaussmix.models.instruments`) have none: their coefficients are those of least squares. Summaries,
+tables, rendering, commands and the page read the value and have no branches of their own.
 
-A family with a link has the coefficients β_j = (b_j + e_j)/v: b least squares, v and e_j further functions of the
-release's matrix (`Scale`). With v a residual variance they are log odds, with v a mean log rates. (b, v, e) is about
-normal, and so is β by the delta method: it moves by
-
-.. math:: \mathrm d\beta_j = (\mathrm db_j + \mathrm de_j - \beta_j\,\mathrm dv)/v .
-
-Where v is not at least three standard errors above 0 nothing is identified.
+To add a family, define its `Mean` and its `Family` here and list its name in ``gaussmix.models.FAMILIES``.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
+from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.models import FAMILIES
-from gaussmix.models.inference import SIGNAL, Coefficients, LeastSquares
 
-if TYPE_CHECKING:
-    from gaussmix.models.design import Problem
-    from gaussmix.models.results import FittedModel
-    from gaussmix.releases.transcript import Transcript
+__all__ = ["LINEAR", "LOGIT", "MNLOGIT", "POISSON", "PROBIT", "Family", "Mean", "family_of"]
 
-__all__ = ["LINEAR", "Family", "Registration", "Scale", "on_scale", "registration"]
+_LARGEST = 50.0  # linear predictors of the log link are cut here: exp(50) is above every mean
+
+Function = Callable[[Floats], Floats]
 
 
-@dataclass(frozen=True, eq=False)
-class Scale:
-    """v, what coefficients are moved by before they are divided by it, and their errors.
+@dataclass(frozen=True)
+class Mean:
+    r"""The mean μ = h(η) of a response as a function of the linear predictor, and its variance.
 
     Attributes
     ----------
-    v : float
-    added : array (d,)
-        e; NaN where it is not identified.
-    noise, sampling : arrays (1 + d, 1 + d)
-        Covariances of v and e.
-    with_b : array (d, 1 + d)
-        Covariances that noise gives them with the coefficients b.
+    link : callable
+        η of a mean: the inverse of h.
+    inverse : callable
+        h.
+    derivative, second : callable
+        h' and h''.
+    area : callable
+        An antiderivative of h: convex, since h increases. Σ area(η) - yη is minimal where Σ x(h(η) - y) = 0.
+    variance : callable
+        Variance of the response of a mean.
+    is_canonical : bool
+        Whether Σ x(h(η) - y) = 0 is the likelihood equation; ``area`` is then the cumulant function, and yη - area(η)
+        the log-likelihood of a response up to a function of y.
+    saturated : callable
+        Largest log-likelihood of a response y, up to the same function of y.
+    unit : float
+        How far η moves over half of a predictor's range a priori, in standard deviations: 3 on the scale of logits.
     """
 
-    v: float
-    added: Floats
-    noise: Floats
-    sampling: Floats
-    with_b: Floats
-
-
-ScaleOf = Callable[["Problem", LeastSquares], Scale]
-"""A problem and its least squares to v and e."""
+    link: Function
+    inverse: Function
+    derivative: Function
+    second: Function
+    area: Function
+    variance: Function
+    saturated: Function
+    is_canonical: bool = True
+    unit: float = 3.0
 
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of regression: what its coefficients are and how they come from least squares.
+    """One kind of regression: what its coefficients are.
 
     Attributes
     ----------
     name : str
     link : str
-        What is linear in the predictors: ``"identity"``, ``"logit"`` or ``"log"`` of the mean.
+        What is linear in the predictors: ``"identity"``, or a function of the mean.
     intervals_are_for : mapping of estimand to str
         What intervals are for, by estimand; an estimand that is not here is refused.
     refusal : str
         The message then.
     notes : tuple of str
         How to read the coefficients: printed below every table.
-    clipping_note : str
-        Printed below tables of a release whose rows were clipped.
-    unidentified : str
-        Why a coefficient is not identified although its column is.
     remedy : str
         What helps where coefficients are not identified.
     ratio : str
@@ -92,8 +89,12 @@ class Family:
         Whether R² and the residual standard error are in ``glance``.
     predicts_mean : bool
         Whether the model is compared with the mean of the response.
-    scale : callable or None
-        v and e of β = (b + e)/v; None where coefficients are those of least squares.
+    of_classes : bool
+        Whether the response is a class and not a number.
+    mean : Mean or None
+        The mean of the response; None where coefficients are those of least squares.
+    help : str
+        First line of the help of the command.
     """
 
     name: str
@@ -101,39 +102,14 @@ class Family:
     intervals_are_for: Mapping[str, str]
     refusal: str = ""
     notes: tuple[str, ...] = ()
-    clipping_note: str = ""
-    unidentified: str = ""
     remedy: str = "use fewer predictors, collapse sparse levels (collapse=), or spend a larger ε."
     ratio: str = ""
     is_linear: bool = False
     has_rsquared: bool = False
     predicts_mean: bool = True
-    scale: ScaleOf | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class Registration:
-    """How a family is fitted by name: ``release.fit(name, ...)``, and the command of that name.
-
-    Attributes
-    ----------
-    family : Family
-    fit : callable
-        The numbers of a release, the response and the predictors (None for all others), to a fitted model.
-    help : str
-        Help of the command.
-    """
-
-    family: Family
-    fit: Callable[[Transcript, str, Sequence[str] | None], FittedModel]
-    help: str
-
-
-def registration(name: str) -> Registration:
-    """Return the registration of a family that ``gaussmix.models.FAMILIES`` names."""
-    check.choice(tuple(FAMILIES), family=name)
-    found: Registration = importlib.import_module(FAMILIES[name]).REGISTRATION
-    return found
+    of_classes: bool = False
+    mean: Mean | None = field(default=None, repr=False)
+    help: str = ""
 
 
 LINEAR = Family(
@@ -150,15 +126,113 @@ LINEAR = Family(
 )
 
 
-def on_scale(b: Coefficients, scale: Scale, clipping_bias: float) -> Coefficients:
-    """Return the distribution of β = (b + e)/v by the delta method; ``clipping_bias`` is in the noise of b already."""
-    d, v = len(b.estimate), scale.v
-    unknown = ~b.known | np.isnan(scale.added)
-    if not v > 0 or v < SIGNAL * np.sqrt(scale.noise[0, 0]):
-        return b.without(np.ones(d, dtype=bool))
-    beta = (np.nan_to_num(b.estimate) + np.nan_to_num(scale.added)) / v
-    to_beta = np.column_stack([np.eye(d), -beta, np.eye(d)]) / v
-    more = 1 + clipping_bias**2
-    joint = np.block([[np.nan_to_num(b.noise), more * scale.with_b], [more * scale.with_b.T, more * scale.noise]])
-    sampling = scipy.linalg.block_diag(np.nan_to_num(b.sampling), scale.sampling)
-    return Coefficients(beta, to_beta @ joint @ to_beta.T, to_beta @ sampling @ to_beta.T).without(unknown)
+def _maximum_likelihood(what: str) -> Mapping[str, str]:
+    return MappingProxyType(
+        {
+            "table": f"the {what} coefficients of this table",
+            "population": f"the {what} coefficients of the population that the rows were drawn from",
+        }
+    )
+
+
+_OF_DISTRIBUTION = (
+    "They are computed from the release's least squares and a distribution of the predictors with its second moments; "
+    'the column "distribution" is the standard error that this assumption adds.'
+)
+
+
+def _logistic_second(eta: Floats) -> Floats:
+    p = special.expit(eta)
+    return np.asarray(p * (1 - p) * (1 - 2 * p))
+
+
+def _density(eta: Floats) -> Floats:
+    return np.asarray(np.exp(-(eta**2) / 2) / math.sqrt(2 * math.pi))
+
+
+def _exp(eta: Floats) -> Floats:
+    return np.asarray(np.exp(np.minimum(eta, _LARGEST)))
+
+
+def _none(y: Floats) -> Floats:
+    return np.zeros_like(y)
+
+
+LOGISTIC_MEAN = Mean(
+    link=special.logit,
+    inverse=special.expit,
+    derivative=lambda eta: special.expit(eta) * special.expit(-eta),
+    second=_logistic_second,
+    area=lambda eta: np.logaddexp(0.0, eta),
+    variance=lambda mu: mu * (1 - mu),
+    saturated=_none,
+)
+
+LOGIT = Family(
+    name="logit",
+    link="log odds",
+    intervals_are_for=_maximum_likelihood("maximum-likelihood logistic"),
+    notes=(_OF_DISTRIBUTION,),
+    ratio="odds ratio",
+    of_classes=True,
+    mean=LOGISTIC_MEAN,
+    help="Fit log odds of the boolean column RESPONSE of a release, or of one --level, by maximum likelihood.",
+)
+
+PROBIT = Family(
+    name="probit",
+    link="normal quantile",
+    intervals_are_for=_maximum_likelihood("probit"),
+    notes=(
+        _OF_DISTRIBUTION,
+        "They solve Σ x(Φ(xβ) - y) = 0, which estimates the parameter of the probit model but is not its likelihood "
+        "equation.",
+    ),
+    of_classes=True,
+    mean=Mean(
+        link=special.ndtri,
+        inverse=special.ndtr,
+        derivative=_density,
+        second=lambda eta: -eta * _density(eta),
+        area=lambda eta: eta * special.ndtr(eta) + _density(eta),
+        variance=lambda mu: mu * (1 - mu),
+        saturated=_none,
+        is_canonical=False,
+        unit=3.0 / 1.7,
+    ),
+    help="Fit a probit model of the boolean column RESPONSE of a release, or of one --level.",
+)
+
+POISSON = Family(
+    name="poisson",
+    link="log mean",
+    intervals_are_for=_maximum_likelihood("maximum-likelihood Poisson"),
+    notes=(_OF_DISTRIBUTION,),
+    ratio="rate ratio",
+    mean=Mean(
+        link=np.log,
+        inverse=_exp,
+        derivative=_exp,
+        second=_exp,
+        area=_exp,
+        variance=lambda mu: mu,
+        saturated=lambda y: special.xlogy(y, y) - y,
+    ),
+    help="Fit the logarithm of the mean of RESPONSE, a count or another number from 0 up, by maximum likelihood.",
+)
+
+MNLOGIT = Family(
+    name="mnlogit",
+    link="log odds",
+    intervals_are_for=_maximum_likelihood("maximum-likelihood multinomial logistic"),
+    notes=(_OF_DISTRIBUTION,),
+    ratio="odds ratio",
+    of_classes=True,
+)
+"""Several classes: the softmax of several linear predictors, which has no `Mean` of one."""
+
+
+def family_of(name: str) -> Family:
+    """Return a family that ``gaussmix.models.FAMILIES`` names."""
+    check.choice(FAMILIES, family=name)
+    return {own.name: own for own in (LOGIT, PROBIT, POISSON)}[name]

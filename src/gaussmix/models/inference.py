@@ -70,6 +70,7 @@ SIGNAL = 3.0
 RELATED = 0.3
 """Assumed effect of a left-out column across its range, in ranges of the response, when coefficients are marked."""
 
+_STRAIGHT = 1e-6  # curvatures below are rounding errors
 _ROUNDING = 1e-10  # relative size of eigenvalues that are rounding errors: stands for the noise where there is none
 
 Flags = NDArray[np.bool_]
@@ -216,11 +217,19 @@ class Coefficients:
     estimate : array (d,)
     noise, sampling : array (d, d)
         Covariances from the privacy noise and from sampling.
+    assumed : array (d, d) or None
+        Covariance that stands for an assumed distribution of the predictors (:mod:`gaussmix.models.likelihood`); None
+        where nothing is assumed.
+    curvature : array (d,) or None
+        κ of nonlinear models: (exp(κβ_j) - exp(κβ̂_j))/(κ exp(κβ̂_j)) is normal in place of β_j - β̂_j; None for linear
+        ones, where κ = 0.
     """
 
     estimate: Floats
     noise: Floats
     sampling: Floats
+    assumed: Floats | None = None
+    curvature: Floats | None = None
 
     @classmethod
     def of(cls, fit: LeastSquares, to_user: Floats, offset: Floats) -> Coefficients:
@@ -235,6 +244,8 @@ class Coefficients:
             np.where(unknown, np.nan, self.estimate),
             np.where(either, np.nan, self.noise),
             np.where(either, np.nan, self.sampling),
+            None if self.assumed is None else np.where(either, np.nan, self.assumed),
+            self.curvature,
         )
 
     @property
@@ -244,8 +255,8 @@ class Coefficients:
 
     @cached_property
     def covariance(self) -> Floats:
-        """Covariance of the estimates from both sources."""
-        return self.noise + self.sampling
+        """Covariance of the estimates from all sources."""
+        return self.noise + self.sampling + (0.0 if self.assumed is None else self.assumed)
 
     @cached_property
     def std_errors(self) -> Floats:
@@ -253,9 +264,24 @@ class Coefficients:
         return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
 
     def intervals(self, alpha: float) -> Floats:
-        """Return both ends of the intervals of level 1 - alpha, shape (d, 2)."""
+        """Return both ends of the intervals of level 1 - alpha, shape (d, 2); β̂ + log(1 ± κzs)/κ if they are curved."""
         half = -special.ndtri(alpha / 2) * self.std_errors
-        return np.column_stack([self.estimate - half, self.estimate + half])
+        ends = np.column_stack([-half, half])
+        if self.curvature is not None:
+            kappa = np.where(np.abs(self.curvature) > _STRAIGHT, self.curvature, np.nan)[:, np.newaxis]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                inside = np.maximum(1 + kappa * ends, 0.0)  # an end at 0 is infinitely far away
+                ends = np.where(np.isnan(kappa), ends, np.log(inside) / kappa)
+        return np.asarray(self.estimate[:, np.newaxis] + ends)
+
+    @property
+    def distances(self) -> Floats:
+        """Distance of 0 from the estimates as the intervals measure it: within zs if and only if they contain 0."""
+        if self.curvature is None:
+            return self.estimate
+        kappa = np.where(np.abs(self.curvature) > _STRAIGHT, self.curvature, np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.where(np.isnan(kappa), self.estimate, -np.expm1(-kappa * self.estimate) / kappa)
 
     def contrasts(self, R: Floats) -> tuple[Floats, Floats]:
         """Return R·β and its covariance; NaN where R has weight on a coefficient that is not identified."""

@@ -13,7 +13,7 @@ that is tuned for prediction under the noise and has no intervals.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Unpack
@@ -45,8 +45,10 @@ from gaussmix.models.design import (
     parts_without,
     sub_schema,
 )
+from gaussmix.models.families import LINEAR, Family
+from gaussmix.models.inference import Coefficients
 from gaussmix.models.rendering import NO_BETTER
-from gaussmix.models.results import Asked, FittedModel, Frame, ResultTable, Summary
+from gaussmix.models.results import Asked, FittedModel, Frame, ResultTable
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.transcript import Transcript
 
@@ -62,7 +64,6 @@ __all__ = [
     "fit_regressions",
     "linear_values",
     "number_response",
-    "predicted",
     "row_weights",
 ]
 
@@ -75,15 +76,43 @@ class Prediction:
     ----------
     predicted_mean, se_mean : arrays (rows,)
         Means and standard errors, from the coefficients in ``params`` and their covariance.
+    linear, se_linear : arrays (rows,)
+        Linear predictors and their standard errors.
+    inverse : callable
+        The mean as a function of the linear predictor.
+    exposure : array (rows,) or float
+        Factor of the mean.
     """
 
     predicted_mean: Floats
     se_mean: Floats
+    linear: Floats
+    se_linear: Floats
+    inverse: Callable[[Floats], Floats]
+    exposure: Floats | float = 1.0
+
+    @classmethod
+    def of_link(
+        cls,
+        own: Coefficients,
+        features: Floats,
+        inverse: Callable[[Floats], Floats] = np.asarray,
+        derivative: Callable[[Floats], Floats] = np.ones_like,
+        exposure: Floats | float = 1.0,
+    ) -> Prediction:
+        """Return predictions for features in original units, shape (rows, d), in the order of the coefficients."""
+        if not own.known[0]:  # every predicted mean includes the intercept
+            unknown = np.full(len(features), np.nan)
+            return cls(unknown, unknown, unknown, unknown, inverse, exposure)
+        variance = np.sum((features @ np.nan_to_num(own.covariance)) * features, axis=1)
+        eta, error = features @ np.nan_to_num(own.estimate), np.sqrt(np.maximum(variance, 0.0))
+        return cls(exposure * inverse(eta), exposure * derivative(eta) * error, eta, error, inverse, exposure)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return intervals of level 1 - alpha for the means, shape (rows, 2)."""
-        half = -special.ndtri(check.in_interval(0, 1, alpha=alpha) / 2) * self.se_mean
-        return np.column_stack([self.predicted_mean - half, self.predicted_mean + half])
+        """Return intervals of level 1 - alpha for the means, shape (rows, 2): those of the linear predictor, mapped."""
+        half = -special.ndtri(check.in_interval(0, 1, alpha=alpha) / 2) * self.se_linear
+        ends = (self.exposure * self.inverse(self.linear + side * half) for side in (-1, 1))
+        return np.column_stack(list(ends))
 
     def to_frame(self, frame: Frame | None = None, *, alpha: float = 0.05) -> Any:
         """Return a data frame with one row per prediction: mean, standard error and interval."""
@@ -93,30 +122,19 @@ class Prediction:
         return ResultTable("predicted means", columns).to_frame(frame)
 
 
-def predicted(summary: Summary, features: Floats) -> Prediction:
-    """Return predictions for features in original units, shape (rows, d), in the order of ``summary.params``."""
-    own = summary._coefficients
-    if not own.known[0]:  # every predicted mean includes the intercept
-        unknown = np.full(len(features), np.nan)
-        return Prediction(unknown, unknown)
-    variance = np.sum((features @ np.nan_to_num(own.covariance)) * features, axis=1)
-    return Prediction(features @ np.nan_to_num(own.estimate), np.sqrt(np.maximum(variance, 0.0)))
-
-
 def features_of(schema: Schema, coding: Coding, data: Any) -> Floats:
-    """Return the features of a model for the rows of a table, clamped, in original units, shape (rows, d)."""
-    if schema.terms or any(is_marked(schema, name) for name in schema.columns):
-        raise ArgumentError(
-            "Intervals of predicted means require a schema without terms and missing-value indicators. Use predict."
-        )
-    part = Schema({name: column for name, column in schema.columns.items() if name in coding.sources}, intercept=0.0)
-    values = np.concatenate([np.empty((0, len(part.names))), *decoded_values(part, data)])
-    place = {name: index for index, name in enumerate(part.names)}
-    members = [
-        [place[schema.names[i]] for i in np.flatnonzero(row)] if source else []
-        for source, row in zip(coding.sources, coding.rows, strict=True)
-    ]
-    return np.column_stack([values[:, own].sum(axis=1) if own else np.ones(len(values)) for own in members])
+    """Return the features of a model for the rows of a table, clamped, in original units, shape (rows, d).
+
+    Features in original units are those of encoded rows times the inverse of the map of coefficients.
+    """
+    part = sub_schema(schema, {source for source in coding.sources if source is not None})
+    own = [schema.names.index(name) for name in part.names]
+    values = np.concatenate([np.empty((0, len(own))), *decoded_values(part, data)])
+    rows = np.zeros((len(values), schema.n_columns))
+    rows[:, own] = schema.units.encode(values, own)
+    if schema.intercept:
+        rows[:, list(schema.groups[INTERCEPT])] = schema.rounded_intercept
+    return np.asarray(rows @ coding.rows.T @ np.linalg.inv(coding.units.matrix()))
 
 
 def decoded_values(part: Schema, data: Any) -> Iterator[Floats]:
@@ -227,7 +245,7 @@ class RegressionModel(FittedModel):
         own = self.summary(**summary)
         if own._problem.coding is None or not own._problem.intercept:
             raise ArgumentError("get_prediction requires a release with an intercept. Use predict.")
-        return predicted(own, features_of(self.statistic.schema, own._problem.coding, data))
+        return Prediction.of_link(own._coefficients, features_of(self.statistic.schema, own._problem.coding, data))
 
     def predict(self, data: Any) -> Floats:
         """Return predictions for a table with the model's columns, clamped to the declared bounds of the response.
@@ -259,10 +277,10 @@ def encoded_coefficients(schema: Schema, problem: Problem, theta: Floats) -> tup
 
 @dataclass(frozen=True, repr=False)
 class Predictor:
-    """A linear predictor of one column from others: a ridge regression tuned for prediction under the privacy noise.
+    """A predictor of one column from others: a ridge regression tuned for prediction under the privacy noise.
 
-    It predicts better than the least squares of :meth:`Release.ols` if the budget is small. Its coefficients are
-    biased towards 0 and have no intervals (:mod:`gaussmix.releases.shrinkage`).
+    It predicts better than the models with intervals if the budget is small. Its coefficients are biased towards 0
+    (:mod:`gaussmix.releases.shrinkage`).
 
     Attributes
     ----------
@@ -272,16 +290,20 @@ class Predictor:
         Coefficients by encoded column, in original units: per unit of a number, for true against false, per level.
     intercept : float
         0 if the release has no intercept column.
+    family : Family
+        The mean is a function of the linear predictor for families other than linear ones.
     """
 
     response: str
     coef: dict[str, float]
     intercept: float
     schema: Schema = field(compare=False)
+    family: Family = LINEAR
 
     def predict(self, data: Any) -> Floats:
-        """Return predictions for a table with the predictors, clamped to the declared bounds of the response."""
-        return clipped(self.schema, self.response, linear_values(self.schema, self.coef, self.intercept, data))
+        """Return predicted means for a table with the predictors, clamped to the declared bounds of the response."""
+        eta = linear_values(self.schema, self.coef, self.intercept, data)
+        return clipped(self.schema, self.response, eta if self.family.mean is None else self.family.mean.inverse(eta))
 
     def __repr__(self) -> str:
         return f"Predictor({self.response!r} from {len(self.coef)} encoded columns)"

@@ -23,7 +23,6 @@ from gaussmix.accounting.accounts import NonPrivate
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.data.schema import Schema, response_and_predictors
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
-from gaussmix.models.classification import ClassificationModel, MulticlassModel, fit_classes, fit_classification
 from gaussmix.models.descriptive import (
     Anova,
     Correlations,
@@ -39,12 +38,12 @@ from gaussmix.models.descriptive import (
     ratio,
     total,
 )
-from gaussmix.models.families import registration
+from gaussmix.models.families import LOGIT, POISSON, PROBIT, Family, family_of
+from gaussmix.models.glm import GeneralizedLinearModel, MultinomialModel, fit_glm, fit_glm_predictor, fit_multinomial
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.linear import Predictor, RegressionModel, fit_predictor, fit_regressions, row_weights
-from gaussmix.models.rates import PoissonModel, fit_poisson
 from gaussmix.models.rendering import in_csv, void_mark
-from gaussmix.models.results import FittedModel, Frame, ResultTable, as_frame
+from gaussmix.models.results import Frame, ResultTable, as_frame
 from gaussmix.models.synthetic import MARK, synthetic_rows
 from gaussmix.releases import file as release_file
 from gaussmix.releases.certificate import Certificate
@@ -180,17 +179,26 @@ class Release:
         models = fit_regressions(self.statistic, names, predictors, self.certificate)
         return models[response] if isinstance(response, str) else models
 
-    def predictor(self, response: str, predictors: Sequence[str] | None = None) -> Predictor:
-        """Fit a linear predictor of one column from others: a ridge regression tuned for prediction under the noise.
+    def predictor(
+        self, response: str, predictors: Sequence[str] | None = None, *, family: str = "linear", level: object = None
+    ) -> Predictor:
+        """Fit a predictor of one column from others: a ridge regression tuned for prediction under the noise.
 
         Parameters
         ----------
         response : str
-            A numeric or boolean column; or a formula in place of both arguments.
+            A column; or a formula in place of both arguments.
         predictors : list of str, optional
             Columns of the table; default: all others.
+        family : str
+            ``"linear"`` or one of ``gaussmix.models.FAMILIES``, whose mean is predicted.
+        level : object, optional
+            As in :meth:`logit`.
         """
-        return fit_predictor(self.statistic, *response_and_predictors(response, predictors))
+        response, predictors = response_and_predictors(response, predictors)
+        if family == "linear":
+            return fit_predictor(self.statistic, response, predictors)
+        return fit_glm_predictor(self.statistic, family_of(family), response, predictors, level)
 
     def iv(
         self, response: str, predictors: Sequence[str] | None = None, *, instruments: Sequence[str]
@@ -212,48 +220,81 @@ class Release:
 
     def logit(
         self, response: str, predictors: Sequence[str] | None = None, *, level: object = None
-    ) -> ClassificationModel:
-        """Fit log odds of a boolean column, or of one level against all others, by linear discriminant analysis.
+    ) -> GeneralizedLinearModel:
+        """Fit a logistic regression of a boolean column, or of one level against all others, near maximum likelihood.
+
+        The method is described in :mod:`gaussmix.models.likelihood`.
 
         Parameters
         ----------
         response : str
             A boolean column or a category; or a formula in place of both arguments.
         predictors : list of str, optional
-            Columns of the table; default: all others.
+            Columns and terms of the release; default: all others.
         level : object, optional
             The level that is compared with all others. Required for a category with more than two levels; for a
             boolean column true, which is the default, or false.
         """
-        response, predictors = response_and_predictors(response, predictors)
-        found = fit_classification(self.statistic, response, predictors, level)
-        return replace(found, certificate=self.certificate)
+        return self._glm(LOGIT, response, predictors, level=level)
 
-    def mnlogit(self, response: str, predictors: Sequence[str] | None = None) -> MulticlassModel:
-        """Fit log odds of each level of a category against its first level, by linear discriminant analysis.
+    def probit(
+        self, response: str, predictors: Sequence[str] | None = None, *, level: object = None
+    ) -> GeneralizedLinearModel:
+        """Fit a probit regression by the moments Σ xy; arguments as in :meth:`logit`."""
+        return self._glm(PROBIT, response, predictors, level=level)
 
-        Parameters
-        ----------
-        response : str
-            A category with more than two levels; or a formula in place of both arguments.
-        predictors : list of str, optional
-            Columns of the table; default: all others.
-        """
-        response, predictors = response_and_predictors(response, predictors)
-        return replace(fit_classes(self.statistic, response, predictors), certificate=self.certificate)
-
-    def poisson(self, response: str, predictors: Sequence[str] | None = None) -> PoissonModel:
-        """Fit a log-linear model of a count by the method of moments: rate ratios with intervals.
+    def poisson(
+        self, response: str, predictors: Sequence[str] | None = None, *, exposure: str | None = None
+    ) -> GeneralizedLinearModel:
+        """Fit a Poisson regression of a count near maximum likelihood: rate ratios with intervals.
 
         Parameters
         ----------
         response : str
             A number whose declared lower bound is 0 or above; or a formula in place of both arguments.
         predictors : list of str, optional
-            Columns of the table, without powers, products or splines; default: all others.
+            Columns and terms of the release; default: all others.
+        exposure : str, optional
+            A numeric column that multiplies the mean, such as the duration of a policy.
         """
-        found = fit_poisson(self.statistic, *response_and_predictors(response, predictors))
-        return replace(found, certificate=self.certificate)
+        return self._glm(POISSON, response, predictors, exposure=exposure)
+
+    def mnlogit(self, response: str, predictors: Sequence[str] | None = None) -> MultinomialModel:
+        """Fit a multinomial logistic regression of a category against its first level, near maximum likelihood.
+
+        Parameters
+        ----------
+        response : str
+            A category with more than two levels; or a formula in place of both arguments.
+        predictors : list of str, optional
+            Columns and terms of the release; default: all others.
+        """
+        response, predictors = response_and_predictors(response, predictors)
+        return replace(fit_multinomial(self.statistic, response, predictors), certificate=self.certificate)
+
+    def fit(
+        self, family: str, response: str, predictors: Sequence[str] | None = None, **options: Any
+    ) -> GeneralizedLinearModel:
+        """Fit a model of a named family: ``release.fit("poisson", "visits", ["age"])``.
+
+        Parameters
+        ----------
+        family : str
+            One of ``gaussmix.models.FAMILIES``.
+        response : str
+            A column; or a formula in place of both arguments.
+        predictors : list of str, optional
+            Columns of the table; default: all others.
+        **options
+            ``level`` or ``exposure``.
+        """
+        return self._glm(family_of(family), response, predictors, **options)
+
+    def _glm(
+        self, family: Family, response: str, predictors: Sequence[str] | None, **options: Any
+    ) -> GeneralizedLinearModel:
+        response, predictors = response_and_predictors(response, predictors)
+        return replace(fit_glm(self.statistic, family, response, predictors, **options), certificate=self.certificate)
 
     def pca(self, columns: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Return principal components of encoded columns, about their means if the release has an intercept.
@@ -275,21 +316,6 @@ class Release:
             block = block - np.outer(M[rows, -1], M[rows, -1]) / M[-1, -1]
         variances, vectors = np.linalg.eigh(block)
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
-
-    def fit(self, family: str, response: str, predictors: Sequence[str] | None = None) -> FittedModel:
-        """Fit a model of a named family: ``release.fit("poisson", "visits", ["age"])``.
-
-        Parameters
-        ----------
-        family : str
-            One of ``gaussmix.models.FAMILIES``.
-        response : str
-            A column; or a formula in place of both arguments.
-        predictors : list of str, optional
-            Columns of the table; default: all others.
-        """
-        found = registration(family).fit(self.statistic, *response_and_predictors(response, predictors))
-        return replace(found, certificate=self.certificate)  # type: ignore[type-var]
 
     def describe(self, columns: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
         """Describe every column of the declared table, with intervals of level 1 - alpha.

@@ -62,6 +62,8 @@ def to_error(value: float, error: float) -> str:
     >>> to_error(12.34567, 0.0246), to_error(12345.6, 123.0), to_error(1.2345e-7, 2.1e-8)
     ('12.346', '12350', '1.23e-07')
     """
+    if math.isinf(value):
+        return "-∞" if value < 0 else "∞"
     if not error > 0 or math.isinf(error):
         return f"{value:.6g}" if error == 0 else ""
     decimals = 1 - math.floor(math.log10(error))
@@ -79,17 +81,19 @@ def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
         share, error = summary.noise_share[name], summary.bse[name]
         mark = f" {ALSO_STANDS_FOR}" if name in summary.stands_for else ""
         if math.isnan(error):
-            found.append([name, "", "", "", NOT_IDENTIFIED, "", ""])
+            found.append([name, "", "", "", NOT_IDENTIFIED, "", "", *[""] * bool(summary.distribution_se)])
             continue
         numbers = [to_error(value, error) for value in (summary.params[name], error, low, high)]
         words = f"{100 * share:.0f} %" if math.isfinite(share) else ""
-        found.append([name + mark, *numbers[:2], p_value(summary.pvalues[name]), *numbers[2:], words])
+        assumed = [to_error(summary.distribution_se[name], error)] if summary.distribution_se else []
+        found.append([name + mark, *numbers[:2], p_value(summary.pvalues[name]), *numbers[2:], words, *assumed])
     return found
 
 
-def heading(alpha: float) -> list[str]:
+def heading(summary: Summary, alpha: float) -> list[str]:
     """Return the header of the table."""
-    return ["", "coef", "std err", "p", f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]", "privacy noise"]
+    own = ["", "coef", "std err", "p", f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]", "privacy noise"]
+    return [*own, *["distribution"] * bool(summary.distribution_se)]
 
 
 def notes(summary: Summary) -> list[str]:
@@ -117,7 +121,6 @@ def notes(summary: Summary) -> list[str]:
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.clipping_loss is not None:
         found.append(f"Norm clipping in the final pass removed {summary.clipping_loss}.{_allowance(summary)}")
-        found += [family.clipping_note] if family.clipping_note else []
     if summary.weighted:
         found.append(f"Rows are weighted; the weights sum to about {summary.nobs:,.0f} (SE {summary.nobs_se:,.0f}).")
     if summary.n_rows is not None:
@@ -160,7 +163,7 @@ def _rows(summary: Summary) -> str:
 
 def as_text(summary: Summary, alpha: float) -> str:
     """Format a summary for a terminal."""
-    rows = [heading(alpha), *coefficient_rows(summary, alpha)]
+    rows = [heading(summary, alpha), *coefficient_rows(summary, alpha)]
     title = f"{summary.response_name}: {summary.estimand}"
     return in_columns(title, rows, notes(summary))
 
@@ -209,7 +212,7 @@ def in_csv(rows: Iterable[Iterable[object]]) -> str:
 def as_html(summary: Summary, alpha: float) -> str:
     """Format a summary as an HTML table."""
     title = f"{summary.response_name}: {summary.estimand}"
-    return in_html(title, heading(alpha), coefficient_rows(summary, alpha), notes(summary))
+    return in_html(title, heading(summary, alpha), coefficient_rows(summary, alpha), notes(summary))
 
 
 def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
@@ -225,21 +228,25 @@ def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], word
 
 def as_latex(summary: Summary, alpha: float) -> str:
     """Format a summary as a LaTeX tabular."""
-    return in_latex(
-        heading(alpha), coefficient_rows(summary, alpha), [summary.void, estimated_on(summary._problem.noisy)]
-    )
+    words = [summary.void, estimated_on(summary._problem.noisy)]
+    return in_latex(heading(summary, alpha), coefficient_rows(summary, alpha), words)
 
 
-def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
-    """Format a LaTeX tabular. Of the notes only a void guarantee and the table that estimates are of are printed."""
-    above = [_latex(note) for note in _split(words, (NO_GUARANTEE, ESTIMATED_ON))[0]]
+def in_latex(
+    head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str], *, footnotes: bool = False
+) -> str:
+    """Format a LaTeX tabular, with notes about a void guarantee and the table that estimates are of above.
+
+    Other notes are printed below it with ``footnotes``.
+    """
+    first, rest = _split(words, (NO_GUARANTEE, ESTIMATED_ON))
+    above, below = [_latex(note) for note in first], [_latex(note) for note in rest] if footnotes else []
+    box = rf"\multicolumn{{{len(head)}}}{{p{{\linewidth}}}}"
     lines = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (head, *rows)]
     top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline"]
-    top += [rf"\multicolumn{{{len(head)}}}{{p{{\linewidth}}}}{{{note}}} \\ \hline" for note in above] + [
-        lines[0],
-        r"\hline",
-    ]
-    return "\n".join([*(f"% {note}" for note in above), *top, *lines[1:], r"\hline", r"\end{tabular}"])
+    top += [*(rf"{box}{{{note}}} \\ \hline" for note in above), lines[0], r"\hline"]
+    bottom = [r"\hline", *(rf"{box}{{\footnotesize {note}}} \\" for note in below), r"\end{tabular}"]
+    return "\n".join([*(f"% {note}" for note in above), *top, *lines[1:], *bottom])
 
 
 def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
@@ -261,7 +268,8 @@ def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
                 "coef": _finite(value),
                 "std_err": _finite(summary.bse[name]),
                 "p": _finite(summary.pvalues[name]),
-                "interval": None if math.isnan(value) else list(intervals[name]),
+                "interval": None if math.isnan(value) else [_finite(end) for end in intervals[name]],
+                **({"distribution_err": _finite(summary.distribution_se[name])} if summary.distribution_se else {}),
                 "stands_for": list(summary.stands_for.get(name, ())),
             }
             for name, value in summary.params.items()

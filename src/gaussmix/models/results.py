@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
@@ -21,7 +21,7 @@ from gaussmix.data.schema import INTERCEPT
 from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models import rendering
 from gaussmix.models.design import ENOUGH, Collapse, Label, Problem, Reference
-from gaussmix.models.families import Family, on_scale
+from gaussmix.models.families import Family
 from gaussmix.models.hypotheses import ContrastTest, Hypotheses, JointTest, linear_hypotheses
 from gaussmix.models.inference import (
     Coefficients,
@@ -53,6 +53,7 @@ __all__ = [
     "columns_of",
     "glance_table",
     "labelled",
+    "left_out_columns",
     "ratio_table",
     "sample_size",
     "summarise",
@@ -171,7 +172,13 @@ def as_frame(table: pa.Table, frame: Frame | None = None) -> Any:
     return polars.from_arrow(table)
 
 
-_NOT_MEASURED = ("std.error", "statistic", "p.value", "privacy.share")  # columns not in the units of the estimate
+_NOT_MEASURED = (
+    "std.error",
+    "statistic",
+    "p.value",
+    "privacy.share",
+    "distribution.error",
+)  # columns not in the units of the estimate
 
 
 def _unknown(value: object) -> bool:
@@ -225,6 +232,8 @@ class Summary:
         In original units.
     noise_share : dict of str to float
         Share of each squared standard error that is due to privacy noise; the rest is sampling error.
+    distribution_se : dict of str to float
+        Part of each standard error that stands for an assumed distribution of the predictors; empty for linear models.
     left_out : dict of str to str
         Columns that are not identified, with the reason. Levels among them are counted with the reference level.
     stands_for : dict of str to tuple of str
@@ -260,6 +269,7 @@ class Summary:
     bse: dict[str, float]
     pvalues: dict[str, float]
     noise_share: dict[str, float]
+    distribution_se: dict[str, float]
     left_out: dict[str, str]
     stands_for: dict[str, tuple[str, ...]]
     n_rows: float | None
@@ -307,8 +317,9 @@ class Summary:
             response_name=problem.response_name,
             params=labelled(names, own.estimate),
             bse=labelled(names, own.std_errors),
-            pvalues=labelled(names, p_values(own.estimate, own.std_errors)),
+            pvalues=labelled(names, p_values(own.distances, own.std_errors)),
             noise_share=labelled(names, share),
+            distribution_se={} if own.assumed is None else labelled(names, np.sqrt(np.diagonal(own.assumed))),
             left_out=left_out or {},
             stands_for=stands_for or {},
             n_rows=fit.n_rows,
@@ -431,7 +442,7 @@ class Summary:
 
 
 def summarise(problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
-    """Return the summary of one regression, with the coefficients of its family.
+    """Return the summary of one linear regression.
 
     Parameters
     ----------
@@ -441,26 +452,23 @@ def summarise(problem: Problem, *, estimand: Estimand = "table", n_rows: int | N
         Rows of the table, declared public, for ``"population"``. Default: the noisy count of the release.
     """
     rows = sample_size(problem, estimand, n_rows)
-    noisy, names = problem.noisy, problem.names
-    fit = least_squares(noisy, intercept=problem.intercept, n_rows=rows, needs=problem.to_user.T != 0)
+    fit = least_squares(problem.noisy, intercept=problem.intercept, n_rows=rows, needs=problem.to_user.T != 0)
     own = Coefficients.of(fit, problem.to_user, problem.offset)
-    left_out: dict[str, str] = {}
+    left_out, stands_for = left_out_columns(problem, fit)
+    return Summary.of(problem, fit, own, estimand=estimand, left_out=left_out, stands_for=stands_for)
+
+
+def left_out_columns(problem: Problem, fit: LeastSquares) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """Return the columns left out with reasons, and the coefficients that also absorb the effect of some of them."""
+    names, left_out = problem.names, dict[str, str]()
     marks: dict[str, list[str]] = {}
     for column in fit.left_out:
-        related = related_columns(noisy, fit, column, float(problem.reach[column]))
+        related = related_columns(problem.noisy, fit, column, float(problem.reach[column]))
         beside = [names[j] for j in related if names[j] != INTERCEPT]
         left_out[names[column]] = _reason(problem, names[column], beside)
         for name in beside:
             marks.setdefault(name, []).append(names[column])
-    if problem.family.scale is not None:
-        own = on_scale(own, problem.family.scale(problem, fit), noisy.clipping_bias)
-        left_out |= {
-            name: left_out.get(name, problem.family.unidentified)
-            for name, known in zip(names, own.known, strict=True)
-            if not known
-        }
-    stands_for = {name: tuple(columns) for name, columns in marks.items()}
-    return Summary.of(problem, fit, own, estimand=estimand, left_out=left_out, stands_for=stands_for)
+    return left_out, {name: tuple(columns) for name, columns in marks.items()}
 
 
 def _reason(problem: Problem, name: str, beside: Sequence[str]) -> str:
@@ -655,10 +663,18 @@ class FittedModel(Fitted[Summary], Named):
     def _table(self) -> Summary:
         return self._fitted
 
-    def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Unpack[Asked]) -> Any:
+    def tidy(
+        self,
+        frame: Frame | None = None,
+        *,
+        alpha: float = 0.05,
+        exponentiate: bool = False,
+        **summary: Unpack[Asked],
+    ) -> Any:
         """Return one row per coefficient, as in broom.
 
-        The columns are term, estimate, std.error, statistic, p.value, conf.low, conf.high and privacy.share.
+        The columns are term, estimate, std.error, statistic, p.value, conf.low, conf.high and privacy.share; for
+        generalised linear models also distribution.error.
 
         Parameters
         ----------
@@ -666,14 +682,30 @@ class FittedModel(Fitted[Summary], Named):
             Default: the first of them that is installed.
         alpha : float
             Intervals have level 1 - alpha.
+        exponentiate : bool
+            Whether estimates and interval ends are exp(β), odds or rate ratios. Other columns do not change.
         **summary
             As in ``summary``: ``estimand="population"``, ``n_rows``, ``collapse``, ``reference``.
         """
-        return tidy_table(self.summary(**summary), alpha).to_frame(frame)
+        return tidy_table(self.summary(**summary), alpha, exponentiate=exponentiate).to_frame(frame)
 
     def glance(self, frame: Frame | None = None, **summary: Unpack[Asked]) -> Any:
         """Return one row with nobs, r.squared, sigma, df, epsilon, delta and mu; unknown values are missing."""
         return glance_table(self.summary(**summary), self.certificate).to_frame(frame)
+
+    def plot(self, ax: Any = None, *, alpha: float = 0.05, exponentiate: bool = False) -> Any:
+        """Draw the coefficients with intervals of level 1 - alpha, and return the axes. Requires matplotlib.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        alpha : float
+        exponentiate : bool
+            Whether odds or rate ratios are drawn, on a log axis.
+        """
+        from gaussmix.models.comparison import plot_coefficients
+
+        return plot_coefficients(self._table, ax, alpha=alpha, exponentiate=exponentiate)
 
     def as_csv(self, alpha: float = 0.05) -> str:
         """Return :meth:`tidy` as CSV with full precision."""
@@ -756,20 +788,28 @@ def _void(certificate: Certificate | None) -> str:
     return "" if certificate is None else void_mark(certificate.void_words)
 
 
-def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
+def tidy_table(summary: Summary, alpha: float = 0.05, *, exponentiate: bool = False) -> ResultTable:
     """Return one row per coefficient; NaN if it is not identified."""
     ends = summary.conf_int(alpha)
+    if exponentiate:
+        _check_ratio(summary)
     columns = {
         "term": tuple(ends),
-        "estimate": tuple(summary.params.values()),
+        "estimate": _scaled(summary.params.values(), exponentiate),
         "std.error": tuple(summary.bse.values()),
         "statistic": tuple(summary.tvalues.values()),
         "p.value": tuple(summary.pvalues.values()),
-        "conf.low": tuple(low for low, _ in ends.values()),
-        "conf.high": tuple(high for _, high in ends.values()),
+        "conf.low": _scaled((low for low, _ in ends.values()), exponentiate),
+        "conf.high": _scaled((high for _, high in ends.values()), exponentiate),
         "privacy.share": tuple(summary.noise_share.values()),
+        **({"distribution.error": tuple(summary.distribution_se.values())} if summary.distribution_se else {}),
     }
     return ResultTable(f"{summary.response_name}: {summary.estimand}", columns, tuple(notes(summary)))
+
+
+def _scaled(values: Iterable[float], exponentiate: bool) -> tuple[float, ...]:
+    with np.errstate(over="ignore"):
+        return tuple(float(np.exp(value)) if exponentiate else value for value in values)
 
 
 def tidy_by_class(response: str, summaries: Mapping[Label, Summary], alpha: float = 0.05) -> ResultTable:
@@ -787,22 +827,26 @@ def ratio_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
 
     Ratios of coefficients that are not identified are NaN.
     """
-    ratio = summary.family.ratio
-    if not ratio:
+    ratio = _check_ratio(summary)
+    ends = {name: pair for name, pair in summary.conf_int(alpha).items() if name != INTERCEPT}
+    columns: dict[str, tuple[Any, ...]] = {
+        "term": tuple(ends),
+        ratio.replace(" ", "."): _scaled((summary.params[name] for name in ends), exponentiate=True),
+        "conf.low": _scaled((low for low, _ in ends.values()), exponentiate=True),
+        "conf.high": _scaled((high for _, high in ends.values()), exponentiate=True),
+        "p.value": tuple(summary.pvalues[name] for name in ends),
+    }
+    title = f"{summary.response_name}: {ratio}s, {100 * (1 - alpha):g} % intervals"
+    return ResultTable(title, columns, tuple(notes(summary)))
+
+
+def _check_ratio(summary: Summary) -> str:
+    """Return what exp(β) is called; reject families where it has no meaning."""
+    if not summary.family.ratio:
         raise ArgumentError(
             f"Ratios exp(β) are not defined for the family {summary.family.name!r}. Use tidy or summary."
         )
-    ends = {name: pair for name, pair in summary.conf_int(alpha).items() if name != INTERCEPT}
-    with np.errstate(over="ignore"):
-        columns: dict[str, tuple[Any, ...]] = {
-            "term": tuple(ends),
-            ratio.replace(" ", "."): tuple(float(np.exp(summary.params[name])) for name in ends),
-            "conf.low": tuple(float(np.exp(low)) for low, _ in ends.values()),
-            "conf.high": tuple(float(np.exp(high)) for _, high in ends.values()),
-            "p.value": tuple(summary.pvalues[name] for name in ends),
-        }
-    title = f"{summary.response_name}: {ratio}s, {100 * (1 - alpha):g} % intervals"
-    return ResultTable(title, columns, tuple(notes(summary)))
+    return summary.family.ratio
 
 
 def glance_table(summary: Summary, certificate: Certificate | None) -> ResultTable:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import scipy.linalg
-from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
@@ -33,10 +32,10 @@ from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.models.design import is_marked
+from gaussmix.models.predictor_distribution import quantiles_of
 from gaussmix.models.rendering import guarantee_of
 from gaussmix.releases.counts import Fitted, RowCounts, kinds_of
 from gaussmix.releases.preconditioning import clean
-from gaussmix.releases.topcoding import without_empty_ends
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -55,7 +54,6 @@ CORRECTIONS = 6
 FAR = 0.1
 """A warning is given where a regression on synthetic rows adds this share of the response's variance to the error."""
 
-_LEAST = 1e-9
 _RANGE = 1e-8  # directions of the features that are smaller are left out
 
 Quantiles = Callable[[Floats], Floats]
@@ -81,7 +79,7 @@ def synthetic_rows(release: Release, n: int, seed: int | np.random.Generator | N
     done = [index for name in classes for index in schema.groups[name]]
     indices = [index for name in numbers for index in schema.groups[name]]
     if indices:
-        quantiles = [q for name in numbers for q in _quantiles_of(release, counts, name)]
+        quantiles = [q for name in numbers for q in _quantiles_of(release, name)]
         limits = np.array([_coded_range(schema, index) for index in indices])
         wanted = _correlations(covariance[np.ix_(done + indices, done + indices)])
         values, reached = _draw_numbers(entries, wanted, quantiles, limits, rng)
@@ -218,51 +216,9 @@ def _coded_range(schema: Schema, index: int) -> tuple[float, float]:
     return (column.lower, column.upper) if isinstance(column, Numeric) else (-math.inf, math.inf)
 
 
-def _quantiles_of(release: Release, counts: RowCounts, name: str) -> list[Quantiles]:
+def _quantiles_of(release: Release, name: str) -> list[Quantiles]:
     """Return the quantile function of a number, or of every entry of a vector."""
-    if release.statistic.marginals is not None:
-        found = counts.of(name)
-        return [_quantiles_in_cells(counts.edges(name), found.values, found.std_errors)]
-    schema = release.schema
-    return [_beta(schema, index, counts.sums(name, entry)) for entry, index in enumerate(schema.groups[name])]
-
-
-def _quantiles_in_cells(edges: Floats, counts: Floats, errors: Floats) -> Quantiles:
-    kept = np.maximum(without_empty_ends(counts, float(np.median(errors))), 0.0)
-    if not kept.any():
-        kept = np.diff(edges)
-    below = np.append(0.0, np.cumsum(kept)) / kept.sum()
-    low, high = np.ceil(edges[:-1]), np.ceil(edges[1:]) - 1  # whole numbers in the cells
-    high[-1] = np.floor(edges[-1])
-    whole = _are_whole(edges, counts, errors, low <= high)
-
-    def quantiles(rank: Floats) -> Floats:
-        cell = np.clip(np.searchsorted(below, rank, side="right") - 1, 0, len(kept) - 1)
-        part = np.clip((rank - below[cell]) / np.maximum(kept[cell] / kept.sum(), 1e-300), 0.0, 1 - 1e-12)
-        if whole:
-            return np.asarray(low[cell] + np.floor(part * np.maximum(high[cell] - low[cell] + 1, 1)))
-        return np.asarray(edges[cell] + part * (edges[cell + 1] - edges[cell]))
-
-    return quantiles
-
-
-def _are_whole(edges: Floats, counts: Floats, errors: Floats, has_whole: Any) -> bool:
-    """Return whether a column appears to hold whole numbers: in narrow cells, rows are where whole numbers are."""
-    narrow = np.diff(edges) < 0.5
-    noise = float(np.median(errors))
-    with_whole, without = (float(counts[narrow & own].sum()) for own in (has_whole, ~has_whole))
-    return bool(with_whole > 5 * noise * math.sqrt(np.sum(narrow & has_whole)) and without < 0.1 * with_whole)
-
-
-def _beta(schema: Schema, index: int, sums: Fitted) -> Quantiles:
-    """Return the quantile function of the Beta distribution on the declared range with given moments."""
-    n, first, second = np.maximum(sums.values, [1.0, -math.inf, 0.0])
-    scale = float(schema.units.scales[index]) * schema.parts[schema.encoded[index].source or ""].weight
-    share = min(max((first / n / scale + 1) / 2, _LEAST), 1 - _LEAST)
-    room = share * (1 - share)
-    variance = min(max((second / n - (first / n) ** 2) / (2 * scale) ** 2, _LEAST * room), (1 - 1e-6) * room)
-    strength, low = room / variance - 1, float(schema.units.centres[index]) - scale
-    return lambda rank: low + 2 * scale * stats.beta.ppf(rank, share * strength, (1 - share) * strength)
+    return [quantiles_of(release.statistic, index) for index in release.schema.groups[name]]
 
 
 def _vector(schema: Schema, name: str, values: Floats) -> pa.Array:

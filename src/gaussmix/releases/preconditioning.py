@@ -21,7 +21,7 @@ passes. The expected excess over the residual variance is about κ²/(2x²), x =
     state.pool                                                # input of the models
 
 docs/preconditioning.md gives the rule and its reasons. The module also holds the schedule of the budget and the values
-of private steps on the likelihood of two classes (:mod:`gaussmix.models.classification`).
+of private steps on the likelihood of two classes (:mod:`gaussmix.models.newton_steps`).
 
 A noisy second moment is M = G + B·W·Bᵀ with B known and W a symmetric Gaussian matrix of unit scale (variance 1 off the
 diagonal, 2 on it: "GOE"). The distribution depends on the *shape* N = BBᵀ only. For a pass with transform E and noise

@@ -139,7 +139,18 @@ TOO_WIDE = (
 
 NO_NOISE = "This release has no noise, so it is not embedded in the page. Use gaussmix ols to fit models."
 
-_SCRIPTS = ("algebra", "normal", "design", "inference", "models", "elements", "choices", "results", "page")
+_SCRIPTS = (
+    "algebra",
+    "normal",
+    "design",
+    "inference",
+    "distribution",
+    "models",
+    "elements",
+    "choices",
+    "results",
+    "page",
+)
 """Parts of the script of the page, in order of dependence."""
 
 

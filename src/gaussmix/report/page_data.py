@@ -14,13 +14,38 @@ import numpy as np
 from gaussmix._types import Floats
 from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.data.schema import Schema
-from gaussmix.data.terms import Part, name_of, needs_of, parse_terms
+from gaussmix.data.terms import (
+    Base,
+    Block,
+    EncodedColumn,
+    Hour,
+    Log,
+    Part,
+    Power,
+    Product,
+    Spline,
+    bases_of,
+    interval_of,
+    name_of,
+    needs_of,
+    parse_terms,
+)
 from gaussmix.data.units import half_range, half_span
 from gaussmix.errors import ArgumentError
-from gaussmix.models.classification import two_classes
 from gaussmix.models.descriptive import NOISY, chosen_columns
 from gaussmix.models.design import Response, columns_behind, is_marked, needed_parts, part_name, parts_without
+from gaussmix.models.families import LOGIT, POISSON
+from gaussmix.models.glm import class_response, count_response
+from gaussmix.models.likelihood import FEWER_POINTS
 from gaussmix.models.linear import number_response
+from gaussmix.models.predictor_distribution import (
+    POINTS,
+    bases_in_release,
+    directions,
+    number_behind,
+    quantiles_of,
+    unequal_shares,
+)
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import estimated_on
 from gaussmix.releases.counts import RowCounts, kinds_of
@@ -64,6 +89,9 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
     units = schema.units
     return {
         "noisy": _noisy(noisy),
+        "pool": _noisy(release.statistic.predictive) if schema.intercept else None,
+        "sobol": _sobol(schema),
+        "shaped": release.statistic.marginals is not None,
         "encoded": [
             {
                 "name": column.name,
@@ -73,8 +101,12 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
                 "kind": column.kind,
                 "span": half_span(schema, column),
                 "levels": [list(level) for level in column.levels],
+                "quantiles": _quantiles(release, index),
+                "factors": _factors(schema, column),
             }
-            for column, centre, scale in zip(schema.encoded, units.centres.tolist(), units.scales.tolist(), strict=True)
+            for index, (column, centre, scale) in enumerate(
+                zip(schema.encoded, units.centres.tolist(), units.scales.tolist(), strict=True)
+            )
         ],
         "parts": [_part(release, name, part) for name, part in schema.parts.items()],
         "raw": _raw(schema),
@@ -101,8 +133,62 @@ def _noisy(noisy: NoisyMoment) -> dict[str, Any]:
 
 
 def _triangle(matrix: Floats) -> str:
-    lower = matrix[np.tril_indices(len(matrix))]
-    return base64.b64encode(np.ascontiguousarray(lower, dtype="<f8").tobytes()).decode()
+    return _packed(matrix[np.tril_indices(len(matrix))])
+
+
+def _packed(values: Floats) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode()
+
+
+def _sobol(schema: Schema) -> dict[str, Any]:
+    """Return direction numbers and shifts for every part that may be drawn, and one for the response."""
+    dimensions = 1 + sum(
+        1 if column.kind in ("level", "boolean") else len(own)
+        for own in schema.groups.values()
+        for column in [schema.encoded[own[0]]]
+    )
+    own, shifts = directions(dimensions)
+    return {"points": POINTS, "fewer": FEWER_POINTS, "directions": own.tolist(), "shifts": shifts.tolist()}
+
+
+def _quantiles(release: Release, index: int) -> dict[str, Any] | None:
+    """Return the quantile function of a number; None for other columns."""
+    part = release.schema.parts.get(release.schema.encoded[index].source or "")
+    if not release.schema.intercept or not isinstance(part, Numeric | Vector):
+        return None
+    own = quantiles_of(release.statistic, index)
+    known = np.array_equal(own.below, unequal_shares(len(own.low)))
+    ends = np.append(own.low, own.high if own.whole else own.high[-1:])  # other cells touch
+    return {"below": None if known else _packed(own.below), "ends": _packed(ends), "whole": own.whole}
+
+
+def _factors(schema: Schema, column: EncodedColumn) -> list[dict[str, Any]] | None:
+    """Return the factors of an entry of a term, as functions of parts of the release; None if they are not known."""
+    part = schema.parts.get(column.source or "")
+    if not isinstance(part, Block) or part.term is None or not bases_in_release(schema, column.source or ""):
+        return None
+    terms = part.term.factors if isinstance(part.term, Product) else (part.term,)
+    found = []
+    for term in terms:
+        base = next(own for own in bases_in_release(schema, column.source or "") if bases_of(term)[0] in
+                    columns_behind(schema, own))  # fmt: skip
+        (place,) = [i for text, i in column.key if text == term.text]
+        of = term.of if isinstance(term, Power | Spline) else term
+        centre, half = (0.0, 1.0) if isinstance(schema.parts[base], Categorical) else interval_of(of, schema.columns)
+        found.append(
+            {
+                "part": base,
+                "log": isinstance(of, Log) and base in schema.columns,
+                "exp": isinstance(of, Base) and base not in schema.columns,
+                "hour": isinstance(of, Hour) and base in schema.columns,
+                "centre": centre,
+                "half": half,
+                "degree": term.degree if isinstance(term, Power) else 1,
+                "spline": term.size if isinstance(term, Spline) else 0,
+                "place": place,
+            }
+        )
+    return found
 
 
 def _part(release: Release, name: str, part: Part) -> dict[str, Any]:
@@ -112,6 +198,9 @@ def _part(release: Release, name: str, part: Part) -> dict[str, Any]:
     return {
         "name": name,
         "kind": kind,
+        "weight": part.weight,
+        "computed": list(bases_in_release(schema, name)),
+        "base": number_behind(schema, name),
         "indices": list(schema.groups[name]),
         "columns": list(columns_behind(schema, name)),
         "needs": needs_of_part(schema, name),
@@ -127,10 +216,14 @@ def _responses(schema: Schema, name: str, part: Part) -> dict[str, Any] | None:
     """Return a part as a response, by scale of the coefficients; None if it cannot be a response."""
     found: dict[str, Response] = {}
     if not is_marked(schema, name):
+        if schema.intercept and (
+            isinstance(part, Boolean) or (isinstance(part, Categorical) and len(part.labels) == 2)
+        ):
+            found["logit"] = class_response(schema, name, None, LOGIT)[0]
         if isinstance(part, Numeric | Boolean):
             found["linear"] = number_response(schema, name)
-        if isinstance(part, Boolean) or (isinstance(part, Categorical) and len(part.labels) == 2):
-            found["odds"] = two_classes(schema, name)[0]
+        if schema.intercept and isinstance(part, Numeric) and part.lower >= 0:
+            found["poisson"] = count_response(schema, name, POISSON)
     return {scale: _response(schema, response) for scale, response in found.items()} or None
 
 

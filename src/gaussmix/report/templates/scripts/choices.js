@@ -52,7 +52,7 @@ function place(box, children) {
   }
 }
 
-const SCALES = { linear: "differences in its mean", odds: "odds ratios" };
+const SCALES = { linear: "differences in its mean", logit: "odds ratios", poisson: "rate ratios" };
 
 function drawScale(release, state) {
   const scales = Object.keys(release.part.get(state.response).responses);

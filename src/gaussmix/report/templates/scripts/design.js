@@ -12,10 +12,12 @@ function triangle(text, size) {
 
 // Entries of the moment M have covariance N_ik N_jl + N_il N_jk, N the shape.
 function readRelease(stored) {
-  const { size, ...own } = stored.noisy;
-  const matrix = (A) => (typeof A === "number" ? map(identity(size), (value) => A * value) : triangle(A, size));
-  const noisy = { moment: matrix(own.moment), shape: matrix(own.shape), clippingBias: own.clipping_bias };
-  return { ...stored, noisy, part: new Map(stored.parts.map((part) => [part.name, part])) };
+  const matrices = ({ size, moment, shape, clipping_bias: clippingBias }) => {
+    const matrix = (A) => (typeof A === "number" ? map(identity(size), (value) => A * value) : triangle(A, size));
+    return { moment: matrix(moment), shape: matrix(shape), clippingBias };
+  };
+  const noisy = matrices(stored.noisy), pool = stored.pool && matrices(stored.pool);
+  return { ...stored, noisy, pool, part: new Map(stored.parts.map((part) => [part.name, part])) };
 }
 
 // A combination of encoded columns from its nonzero entries.

@@ -80,15 +80,22 @@ function leastSquares(release, problem, rows) {
   };
 }
 
-// The normal distribution of coefficients; NaN for those that are not identified.
-function distribution(estimates, noise, sampling, known) {
-  const covariance = add(noise, sampling), either = (A) => map(A, (value, i, j) => (known[i] && known[j] ? value : NaN));
+// The distribution of coefficients, normal or bent by the curvatures κ; NaN for those that are not identified.
+function distribution(estimates, noise, sampling, known, assumed = null, curvature = null) {
+  const covariance = assumed ? add(add(noise, sampling), assumed) : add(noise, sampling);
+  const either = (A) => map(A, (value, i, j) => (known[i] && known[j] ? value : NaN));
   const variance = diagonal(either(covariance)).map((value) => Math.max(value, 0));
   const errors = variance.map(Math.sqrt), found = estimates.map((value, i) => (known[i] ? value : NaN));
+  const bent = (i) => (curvature && Math.abs(curvature[i]) > 1e-6 ? curvature[i] : 0);
+  const distance = (i) => (bent(i) ? -Math.expm1(-bent(i) * found[i]) / bent(i) : found[i]);
   return {
     estimates: found, errors, known, noise, sampling, covariance,
+    assumed: assumed && diagonal(either(assumed)).map(Math.sqrt),
     share: diagonal(either(noise)).map((value, i) => value / variance[i]),
-    p: found.map((value, i) => (value === 0 && errors[i] === 0 ? 1 : 2 * cdf(-Math.abs(value) / errors[i]))),
-    interval: (i, alpha) => [-1, 1].map((side) => found[i] + side * critical(alpha) * errors[i]),
+    p: found.map((value, i) => (value === 0 && errors[i] === 0 ? 1 : 2 * cdf(-Math.abs(distance(i)) / errors[i]))),
+    interval: (i, alpha) => [-1, 1].map((side) => {
+      const half = side * critical(alpha) * errors[i];
+      return found[i] + (bent(i) ? Math.log(Math.max(1 + bent(i) * half, 0)) / bent(i) : half);
+    }),
   };
 }

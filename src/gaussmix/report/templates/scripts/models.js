@@ -1,69 +1,210 @@
-// Models: least squares, or discriminant coefficients on the log-odds scale; and predictions.
+// Models: least squares, or generalised linear models near maximum likelihood (gaussmix.models.likelihood); and predictions.
+const LEAST_KEPT = 0.8, LEAST_DRAWN = 16, SINGULAR = 1e-9, MANY_COLUMNS = 128, LARGE = 0.5;
 
-// β = (b + e)/v from least squares b on a response of 0 and 1, by the delta method: v is its residual variance;
-// e = h(π)v - 1/2 for the intercept, π the share of the second class, and 0 for all others (gaussmix.models.families).
-function logOdds(problem, own) {
-  const { toUser, constant, noisy } = problem, d = toUser.length;
-  const first = Float64Array.from(toUser, (_, i) => Number(constant && i === 0));
-  const { v, moved, noise, sampling, withB } = scaleOf(problem, own.fit);
-  const identified = v > 0 && v >= SIGNAL * Math.sqrt(noise[0][0]), more = 1 + noisy.clippingBias ** 2;
-  const estimates = own.estimates.map((b, i) => ((b || 0) + first[i] * (moved * v - 0.5)) / v);
-  const toBeta = Array.from(estimates, (beta, i) => Float64Array.of(
-    ...estimates.map((_, j) => Number(i === j) / v), -beta / v, first[i] / v,
-  ));
-  const carried = (ofB, cross, ofScale, factor) => {
-    const upper = ofB.map((row, i) => [...row, ...cross[i].map((value) => factor * value)]);
-    const lower = ofScale.map((row, i) => [...column(cross, i), ...row].map((value) => factor * value));
-    return congruence(toBeta, [...upper, ...lower]);
-  };
-  const known = own.known.map((value) => value && identified);
-  const ofNoise = carried(own.noise, withB, noise, more), ofSampling = carried(own.sampling, zeros(d, 2), sampling, 1);
-  return { ...own, ...distribution(estimates, ofNoise, ofSampling, known) };
+const expit = (eta) => (eta >= 0 ? 1 / (1 + Math.exp(-eta)) : Math.exp(eta) / (1 + Math.exp(eta)));
+const cut = (eta) => Math.exp(Math.min(eta, 50));
+
+// The mean of a response, its derivatives, an antiderivative, the link, and the standard deviation of the prior.
+const FAMILIES = {
+  logit: {
+    ofClasses: true, unit: 3, ratio: "odds ratio", inverse: expit,
+    link: (mu) => Math.log(mu / (1 - mu)),
+    derivative: (eta) => expit(eta) * expit(-eta),
+    second: (eta) => expit(eta) * expit(-eta) * (1 - 2 * expit(eta)),
+    area: (eta) => Math.max(eta, 0) + Math.log1p(Math.exp(-Math.abs(eta))),
+    variance: (mu) => mu * (1 - mu),
+  },
+  poisson: {
+    ofClasses: false, unit: 3, ratio: "rate ratio", inverse: cut, link: Math.log, derivative: cut, second: cut, area: cut,
+    variance: (mu) => mu,
+  },
+};
+
+// Places of the entries of X that are not 0, row after row, and where the rows begin: levels are 0 in most rows.
+const sparse = new WeakMap();
+function entriesOf(X, d) {
+  if (!sparse.has(X)) {
+    const n = X.length / d, starts = new Int32Array(n + 1), places = new Int32Array(X.length);
+    let many = 0;
+    for (let r = 0; r < n; r++) {
+      for (let i = 0; i < d; i++) if (X[r * d + i] !== 0) places[many++] = i;
+      starts[r + 1] = many;
+    }
+    sparse.set(X, { starts, places });
+  }
+  return sparse.get(X);
 }
 
-// v, the shift of the intercept, their covariances, and those with b.
-function scaleOf({ noisy, toUser, constant }, { theta, inverse, residual, fitted, rows }) {
-  const d = toUser.length, { moment, shape } = noisy, a = unexplained(theta);
-  const y = Float64Array.from(a, (_, i) => Number(i === d));
-  const one = y.map((_, i) => (i ? 0 : 0.5 / toUser[0][0])); // 1 in every row
-  const forms = constant ? [-1, 1].map((side) => one.map((value, i) => (value + side * y[i]) / 2)) : [y];
-  const counts = forms.map((form) => quadratic(form, moment)), n = Math.max(counts.reduce((x, other) => x + other), 1);
-  const share = constant ? Math.min(Math.max(counts[1] / n, 0.5 / n), 1 - 0.5 / n) : 0.5, both = share * (1 - share);
-  const v = residual / (4 * n), spent = fitted / (4 * n);
-  const moved = Math.log(share / (1 - share)) + (1 - 2 * share) / (2 * both); // h
-  const steep = 1 / both - (share ** -2 + (1 - share) ** -2) / 2; // h'
-  const toV = [...forms.map(() => -v / n), 1 / (4 * n)], toShare = constant ? [-share / n, (1 - share) / n, 0] : [0, 0];
-  const gradients = [toV, toV.map((value, i) => moved * value + v * steep * toShare[i])];
-  const U = transpose([...forms, a]), NU = multiply(shape, U), aNU = apply(transpose(NU), a);
-  const quadratics = map(multiply(transpose(U), NU), (value) => 2 * value ** 2);
-  const outer = [[1, moved], [moved, moved ** 2]];
-  const moves = map(multiply(multiply(toUser, inverse), NU.slice(0, d)), (value, _, k) => 2 * value * aNU[k]);
-  const ofV = rows === null ? 0 : Math.max(v * (1 - 4 * v), 0) / rows;
-  const ofShare = rows === null || !constant ? 0 : (v * steep) ** 2 * (both / rows);
-  return {
-    v, moved,
-    noise: map(multiply(multiply(gradients, quadratics), transpose(gradients)), (value, i, j) => (
-      value + ((2 * spent ** 2) / d) * outer[i][j]
-    )),
-    sampling: map(zeros(2, 2), (_, i, j) => ofV * outer[i][j] + (i && j ? ofShare : 0)),
-    withB: multiply(moves, transpose(gradients)),
+// Σ w x xᵀ, for rows of X one after the other in one array.
+function weightedMoments(X, weights, d) {
+  const flat = new Float64Array(d * d), n = weights.length, { starts, places } = entriesOf(X, d);
+  for (let r = 0; r < n; r++) {
+    const at = r * d, w = weights[r], end = starts[r + 1];
+    for (let a = starts[r]; a < end; a++) {
+      const i = places[a], factor = w * X[at + i], row = i * d;
+      for (let b = a; b < end; b++) flat[row + places[b]] += factor * X[at + places[b]];
+    }
+  }
+  return map(zeros(d, d), (_, i, j) => flat[Math.min(i, j) * d + Math.max(i, j)]);
+}
+
+function timesRows(X, values, d) { // Σ value x
+  const found = new Float64Array(d);
+  for (let r = 0; r < values.length; r++) for (let i = 0; i < d; i++) found[i] += values[r] * X[r * d + i];
+  return found;
+}
+
+function linearPredictors(X, theta) {
+  const d = theta.length, found = new Float64Array(X.length / d);
+  for (let r = 0; r < found.length; r++) {
+    let sum = 0;
+    for (let i = 0; i < d; i++) sum += X[r * d + i] * theta[i];
+    found[r] = sum;
+  }
+  return found;
+}
+
+// Σ x h(xᵀθ)/n + penalty·θ = wanted by Newton's method with halving: the minimum of a convex function.
+function solveEquation(X, wanted, family, penalty, { theta: start, H: known }) {
+  const d = wanted.length, n = X.length / d, column_ = (values) => Array.from(values, (value) => [value]);
+  const objective = (theta) => {
+    const eta = linearPredictors(X, theta);
+    return [eta.reduce((sum, value) => sum + family.area(value), 0) / n - dot(theta, wanted) +
+      theta.reduce((sum, value, i) => sum + penalty[i] * value * value, 0) / 2, eta];
   };
+  let theta = start, [value, eta] = objective(theta), converged = false, H = known;
+  for (let turn = 0; turn < 60 && !converged; turn++) {
+    const means = timesRows(X, eta.map((own) => family.inverse(own) / n), d);
+    const gradient = means.map((own, i) => own - wanted[i] + penalty[i] * theta[i]);
+    const unit = penalty.map((own, i) => 1 / Math.sqrt(Math.max(H[i][i] + own, 1e-300)));
+    const scaled = map(H, (own, i, j) => (own + (i === j ? penalty[i] : 0)) * unit[i] * unit[j] + (i === j ? 1e-12 : 0));
+    const step = column(solve(scaled, column_(gradient.map((own, i) => unit[i] * own))), 0).map((own, i) => -unit[i] * own);
+    const fall = -dot(gradient, step);
+    let length = 1, next, nextEta, moved;
+    for (;;) {
+      moved = theta.map((own, i) => own + length * step[i]);
+      [next, nextEta] = objective(moved);
+      if (next <= value - 1e-4 * length * fall || fall < 1e-9 || length < 1e-6) break;
+      length /= 2;
+    }
+    [theta, value, eta] = [moved, next, nextEta];
+    H = weightedMoments(X, eta.map((own) => family.derivative(own) / n), d);
+    converged = fall < 1e-13;
+  }
+  return { theta, H, eta, converged };
+}
+
+// The posterior mode, with scores of the variances `noise`; the penalty has H at the solution.
+function solveNoisy(X, wanted, family, noise, prior, start) {
+  const d = wanted.length, n = X.length / d, energy = diagonal(weightedMoments(X, new Float64Array(n).fill(1 / n), d));
+  const weights = linearPredictors(X, start).map((eta) => family.derivative(eta) / n), H = weightedMoments(X, weights, d);
+  const first = diagonal(H), least = energy.map((value) => Math.max(value, 1e-300));
+  let h = first.map((value, i) => Math.max(value, 1e-12 * least[i])), found = { theta: start, H };
+  for (let turn = 0; turn < 6; turn++) {
+    const penalty = noise.map((value, i) => (
+      energy[i] <= 1e-300 ? 1 : value / (Math.max(h[i], 1e-3 * first[i]) * prior[i] ** 2) + 1e-10 * least[i]
+    ));
+    found = solveEquation(X, wanted, family, penalty, found);
+    const now = diagonal(found.H);
+    const moved = now.map((value, i) => Math.abs(Math.log(Math.max(value, 1e-9 * least[i]) / Math.max(h[i], 1e-9 * least[i]))));
+    if (Math.max(...moved) < 0.05) break;
+    h = h.map((value, i) => Math.sqrt(value * Math.max(now[i], 1e-12 * least[i])));
+  }
+  const share = first.map((value, i) => value ** 2 / Math.max(value ** 2 + noise[i] / prior[i] ** 2, 1e-300));
+  return { ...found, share };
+}
+
+// A generalised linear model from least squares `own` of its response, on drawn rows.
+function likelihood(release, problem, response, own, family, rows) {
+  const { features, toUser } = problem, { kept, noise: ofB, theta: b } = own.fit, d = kept.length;
+  const sources = [...new Set(features.map(({ source }) => source).filter((source) => source !== null))];
+  const one = release.encoded[release.intercept].scale, indicator = combination(release, response.vector.map(([i, value]) => [i, response.scale * value]));
+  indicator[release.intercept] += response.centre * one;
+  const covariance = kept.map((i) => Float64Array.from(kept, (j) => ofB[i][j] * response.scale ** 2));
+  const coefficients = kept.map((i) => b[i] * response.scale + (i === 0 ? response.centre * one : 0));
+  const prior = kept.map((i) => (features[i].source === null ? Infinity : family.unit / release.part.get(features[i].source).weight));
+  const wide = sources.reduce((sum, name) => sum + release.part.get(name).indices.length, 0) > MANY_COLUMNS;
+  const solved = (shaped, points, numbersFirst = false) => {
+    const R = drawRows(release, { sources, response: family.ofClasses && !numbersFirst ? indicator : null, shaped, numbersFirst, points });
+    const X = new Float64Array(points * d);
+    kept.forEach((place, k) => {
+      for (const index of features[place].indices) {
+        const source = R.get(index);
+        for (let n = 0; n < points; n++) X[n * d + k] += source[n];
+      }
+    });
+    const cross = weightedMoments(X, new Float64Array(points).fill(1 / points), d), wanted = apply(cross, coefficients);
+    const start = new Float64Array(d), mean = Math.max(wanted[0] / X[0], 1e-4);
+    start[0] = family.link(family.ofClasses ? Math.min(mean, 1 - 1e-4) : mean) / X[0];
+    return { X, cross, ...solveNoisy(X, wanted, family, diagonal(congruence(cross, covariance)), prior, start) };
+  };
+  const { shaped, sobol } = release, main = solved(shaped, wide ? sobol.fewer : sobol.points), { X, theta, eta } = main;
+  const n = eta.length, drawn = kept.map((_, i) => { let many = 0; for (let r = 0; r < n; r++) many += Number(X[r * d + i] !== 0); return many; });
+  const unknown = kept.map((_, i) => i > 0 && (main.share[i] < LEAST_KEPT || drawn[i] < LEAST_DRAWN));
+  const known = Array.from(unknown.keys()).filter((i) => !unknown[i]), unit = diagonal(main.cross).map((value) => 1 / Math.sqrt(value));
+  const scaled = map(main.H, (value, i, j) => value * unit[i] * unit[j] + (i === j ? SINGULAR : 0));
+  const inner = solve(chosen(scaled, known), identity(known.length)), inverse = zeros(d, d);
+  known.forEach((i, a) => known.forEach((j, c) => { inverse[i][j] = unit[i] * unit[j] * inner[a][c]; }));
+  const J = multiply(inverse, main.cross), noise = congruence(J, covariance);
+  let sampling = zeros(d, d);
+  if (rows !== null) {
+    const mu = eta.map(family.inverse), moment = weightedMoments(X, mu.map((value) => family.variance(value) / n), d);
+    const factor = family.ofClasses ? 1 : dispersionOf(release, indicator, mu, family);
+    sampling = map(congruence(inverse, moment), (value) => (factor * value) / rows);
+  }
+  const assumed = zeros(d, d);
+  if (sources.some((name) => !["categorical", "boolean", "missing"].includes(release.part.get(name).kind))) {
+    const same = solved(shaped, sobol.fewer).theta, others = [solved(!shaped, sobol.fewer), solved(shaped, sobol.fewer, true)];
+    for (const { theta: other } of others) for (let i = 0; i < d; i++) for (let j = 0; j < d; j++) assumed[i][j] += (other[i] - same[i]) * (other[j] - same[j]);
+  }
+  const T = toUser.map((row) => Float64Array.from(kept, (i) => row[i] / response.scale));
+  const lost = features.map((_, i) => {
+    const place = kept.indexOf(i);
+    return place < 0 || unknown[place] || (i > 0 && T[i].some((value, k) => value !== 0 && unknown[k]));
+  });
+  const user = (A) => congruence(T, A), reasons = new Map(own.reasons);
+  lost.forEach((value, i) => { if (value && !reasons.has(i)) reasons.set(i, "too few events for its rows, or the model nearly separates the response"); });
+  const found = distribution(apply(T, theta), user(noise), user(sampling), lost.map((value) => !value), user(assumed),
+    curvatures({ X, eta, T, noise, inverse, family }));
+  return { ...own, ...found, reasons, converged: main.converged };
+}
+
+// κ of every coefficient: β moves along its direction by log(1 + κst)/κ.
+function curvatures({ X, eta, T, noise, inverse, family }) {
+  const d = inverse.length, n = eta.length, bends = eta.map((value) => family.second(value) / n);
+  const moves = multiply(T, noise), turned = multiply(T, inverse);
+  return Float64Array.from(T, (row, j) => {
+    const variance = Math.max(dot(moves[j], row), 1e-300), along = linearPredictors(X, moves[j]), across = linearPredictors(X, turned[j]);
+    let sum = 0;
+    for (let r = 0; r < n; r++) sum += bends[r] * along[r] * along[r] * across[r];
+    return d ? sum / variance ** 2 : 0;
+  });
+}
+
+// E(y - μ)² over E Var(y | x), at least 1.
+function dispersionOf(release, y, mu, family) {
+  const { moment } = release.noisy, one = combination(release, [[release.intercept, release.encoded[release.intercept].scale]]);
+  const square = quadratic(y, moment) / Math.max(quadratic(one, moment), 1), n = mu.length;
+  const mean = (values) => values.reduce((x, value) => x + value, 0) / n;
+  return Math.max((square - mean(mu.map((value) => value * value))) / Math.max(mean(mu.map(family.variance)), 1e-300), 1);
 }
 
 // A model: coefficients and summary statistics. `rows` is the sample size if the estimand is the population.
 function regress(release, { response, scale, alpha, rows, ...asked }) {
   const own = release.part.get(response).responses[scale], problem = problemOf(release, own, asked);
-  const linear = leastSquares(release, problem, rows), summary = scale === "odds" ? logOdds(problem, linear) : linear;
+  const linear = leastSquares(release, problem, rows), family = FAMILIES[scale];
+  const summary = family ? likelihood(release, problem, own, linear, family, rows) : linear;
   const coefficients = problem.features.map(({ name, source }, i) => {
     const [low, high] = summary.interval(i, alpha), estimate = summary.estimates[i];
-    const odds = scale === "odds" && source !== null
+    const ratio = family && source !== null
       ? { ratio: Math.exp(estimate), low: Math.exp(low), high: Math.exp(high) } : null;
-    const reason = summary.known[i] ? null : summary.reasons.get(i) ?? "its scale is not clearly above 0";
+    const reason = summary.known[i] ? null : summary.reasons.get(i);
     return {
-      name, source, estimate, low, high, odds, reason,
+      name, source, estimate, low, high, ratio, reason,
       error: summary.errors[i],
       p: summary.p[i],
       share: summary.share[i],
+      assumed: summary.assumed ? summary.assumed[i] : null,
       standsFor: summary.standsFor.get(name) || [],
       identified: summary.known[i],
     };
@@ -71,7 +212,7 @@ function regress(release, { response, scale, alpha, rows, ...asked }) {
   return { response, scale, alpha, rows, name: own.name, coefficients, summary, problem };
 }
 
-// The mean, or the probability of the second class, for a row of values by column: numbers, labels, true or false.
+// The mean, which is a probability for classes, for a row of values by column: numbers, labels, true or false.
 // Coefficients that are not identified count as 0.
 function predict(release, { scale, alpha, summary, problem }, values) {
   const row = Float64Array.from(problem.features, ({ source, indices }, i) => {
@@ -83,10 +224,9 @@ function predict(release, { scale, alpha, summary, problem }, values) {
     return kind === "boolean" ? Number(value) : Math.min(Math.max(value, lower), upper);
   });
   const mean = dot(row, summary.estimates.map((value, i) => (problem.features[i].source === null ? value : value || 0)));
-  if (scale === "odds") return { probability: 1 / (1 + Math.exp(-mean)) };
-  const error = Number.isNaN(mean) ? NaN : Math.sqrt(Math.max(quadratic(row, summary.covariance), 0));
-  const half = critical(alpha) * error;
-  return { mean, error, interval: [mean - half, mean + half] };
+  const error = Number.isNaN(mean) ? NaN : Math.sqrt(Math.max(quadratic(row, map(summary.covariance, (value) => value || 0)), 0));
+  const half = critical(alpha) * error, inverse = FAMILIES[scale]?.inverse ?? ((value) => value), slope = FAMILIES[scale]?.derivative ?? (() => 1);
+  return { mean: inverse(mean), error: slope(mean) * error, interval: [inverse(mean - half), inverse(mean + half)] };
 }
 
 // Whether prediction is available: every part of the model is a single-valued column without missing values.

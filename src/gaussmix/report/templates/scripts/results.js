@@ -14,13 +14,13 @@ function meaning(release, { problem }, { source }) {
 }
 
 function showModel(release, model, notIdentified) {
-  const { coefficients, summary, scale, name } = model, odds = scale === "odds";
+  const { coefficients, summary, scale, name } = model, ratio = FAMILIES[scale]?.ratio;
   const lost = coefficients.filter((row) => !row.identified), unknown = lost.length, known = coefficients.length - unknown;
   const words = release.estimated_on ? [release.estimated_on] : [];
   if (summary.dominated && known > 1) words.push("This model does not beat the mean of the response at this budget.");
   words.push(`${known} of ${coefficients.length} coefficients are identified at this budget.`);
   if (unknown) words.push("The others are left out: least squares is on the columns listed.");
-  if (odds) words.push("They are discriminant coefficients, on the scale of log odds.");
+  if (ratio) words.push(...aboutLikelihood(model));
   else if (summary.dominated) words.push("R² is not estimable: it is dominated by noise.");
   else words.push(`R² is about ${summary.rsquared.toFixed(3)}.`);
   if (model.rows !== null) words.push(`Sampling error is for ${Math.round(model.rows).toLocaleString("en-GB")} rows.`);
@@ -35,7 +35,7 @@ function showModel(release, model, notIdentified) {
   const predictors = [...new Set(coefficients.map((row) => row.source).filter((source) => source !== null))];
   byId("coefficients-caption").replaceChildren(isolated(`${name} on ${predictors.join(", ") || "a constant"}`));
   const level = `${percent(1 - model.alpha)} interval`;
-  const head = odds ? ["Coefficient", "Odds ratio", level, "Log odds", "Std. error", "p", "Meaning"]
+  const head = ratio ? ["Coefficient", capital(ratio), level, "Logarithm", "Std. error", "p", "Meaning"]
     : ["Coefficient", "Per unit", level, "Std. error", "Across the declared range", "p", "Meaning"];
   const className = (i) => (i === 0 ? "" : i < 6 ? "number" : "words");
   byId("coefficients").tHead.replaceChildren(make("tr", {}, ...head.map((text, i) => (
@@ -44,7 +44,7 @@ function showModel(release, model, notIdentified) {
   byId("coefficients").tBodies[0].replaceChildren(...coefficients.map((row) => {
     const { words: means, span } = meaning(release, model, row);
     const p = row.identified && row.p < 1e-4 ? "<1e-4" : digits(row.p, 3);
-    const numbers = !row.identified ? ["", notIdentified, "", ""] : odds ? oddsCells(row) : linearCells(row, span);
+    const numbers = !row.identified ? ["", notIdentified, "", ""] : ratio ? ratioCells(row) : linearCells(row, span);
     const cells = [...numbers, p, means].map((text, i) => (
       make("td", { className: className(i + 1) + (text === notIdentified ? " wraps" : "") }, isolated(text))
     ));
@@ -62,19 +62,36 @@ function linearCells({ estimate, low, high, error }, span) {
   return [...numbers, span === 1 ? "the same" : across];
 }
 
-function oddsCells({ odds, estimate, error }) {
-  const numbers = [toError(estimate, error), toError(error, error)], width = odds && (odds.high - odds.low) / 4;
-  return [...(odds ? [toError(odds.ratio, width), between(odds.low, odds.high, width)] : ["", ""]), ...numbers];
+function ratioCells({ ratio, estimate, error }) {
+  const numbers = [toError(estimate, error), toError(error, error)], width = ratio && (ratio.high - ratio.low) / 4;
+  const shown = (value) => (Number.isFinite(width) ? toError(value, width) : digits(value)); // an end may be infinite
+  return [...(ratio ? [shown(ratio.ratio), `${shown(ratio.low)} to ${shown(ratio.high)}`] : ["", ""]), ...numbers];
 }
 
-// Intervals across the declared ranges of the predictors, one line each, as wide as the page allows.
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+// What the coefficients of a generalised linear model are, and where they are doubtful.
+function aboutLikelihood({ coefficients, summary, scale }) {
+  const words = [`Coefficients are near those of maximum likelihood, for a distribution of the predictors with the ` +
+    `release's second moments. Standard errors include what this assumption is worth.`];
+  const large = coefficients.filter(({ source, identified, assumed, error }) => (
+    source !== null && identified && assumed > LARGE * Math.sqrt(Math.max(error ** 2 - assumed ** 2, 0))
+  ));
+  if (large.length) {
+    words.push(`It adds more than half of the standard error of the noise to ${large.map((row) => row.name).join(", ")}.`);
+  }
+  if (!summary.converged) words.push(`The ${scale} model did not converge: the response is nearly separated.`);
+  return words;
+}
+
+// Intervals across the declared ranges of the predictors, one line each, as wide as the page allows; ratios on a log axis.
 function drawForest(release, model, notIdentified) {
-  const LINE = 28, TOP = 8, LETTER = 7.6, holder = byId("forest");
-  const spans = model.coefficients.map((row) => ({ ...row, span: meaning(release, model, row).span }));
+  const LINE = 28, TOP = 8, LETTER = 7.6, holder = byId("forest"), ratio = FAMILIES[model.scale]?.ratio;
+  const spans = model.coefficients.map((row) => ({ ...row, span: row.source === null && ratio ? null : meaning(release, model, row).span }));
   const rows = spans.filter((row) => row.span !== null), known = rows.filter((row) => row.identified);
   holder.replaceChildren();
   if (!known.length) return;
-  const ends = [0, ...known.flatMap(({ low, high, span }) => [low * span, high * span])];
+  const ends = [0, ...known.flatMap(({ estimate, low, high, span }) => [estimate * span, low * span, high * span])].filter(Number.isFinite);
   const margin = 0.05 * (Math.max(...ends) - Math.min(...ends)) || 1;
   const low = Math.min(...ends) - margin, high = Math.max(...ends) + margin;
   const width = Math.max(280, Math.min(holder.clientWidth, 720)), right = width - 28, bottom = TOP + LINE * rows.length;
@@ -85,15 +102,12 @@ function drawForest(release, model, notIdentified) {
   const put = (tag, attributes, text) => picture.appendChild(svg(tag, attributes, text));
   picture.setAttribute("aria-label", `Forest plot of ${model.name}: ${known.length} coefficients with intervals, ` +
     `${rows.length - known.length} not identified. The table below has the numbers.`);
-  const most = Math.max(4, Math.floor((right - left) / 80)); // ticks
-  const power = 10 ** Math.floor(Math.log10((high - low) / most));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((m) => (high - low) / m <= most);
-  for (let i = Math.ceil(low / step); i * step <= high; i++) {
-    const x = at(i * step), text = String(Number((i * step).toPrecision(6)));
-    put("line", { class: i ? "grid" : "zero", x1: x, x2: x, y1: TOP, y2: bottom });
+  for (const [value, text] of ratio ? logTicks(low, high, (right - left) / 60) : linearTicks(low, high, (right - left) / 80)) {
+    const x = at(value);
+    put("line", { class: value ? "grid" : "zero", x1: x, x2: x, y1: TOP, y2: bottom });
     put("text", { class: "tick", x, y: bottom + 16, "text-anchor": "middle" }, text);
   }
-  const words = `lower to upper bound, ${model.scale === "odds" ? "log odds" : "units of the response"}`;
+  const words = `lower to upper bound, ${ratio ? `${ratio}, log scale` : "units of the response"}`;
   put("text", { class: "axis", x: right, y: bottom + 36, "text-anchor": "end" }, words);
   rows.forEach((row, i) => {
     const y = TOP + LINE * (i + 0.5), letters = Array.from(row.name);
@@ -103,12 +117,29 @@ function drawForest(release, model, notIdentified) {
       put("text", { class: "unknown", x: left + 4, y: y + 4 }, notIdentified);
       return;
     }
-    const [a, b] = [at(row.low * row.span), at(row.high * row.span)];
+    const [a, b] = [row.low, row.high].map((end, k) => (Number.isFinite(end) ? at(end * row.span) : [left, right][k]));
     put("path", { class: "interval", d: `M${a} ${y - 5}v10m0 -5H${b}m0 -5v10` });
     put("circle", { class: "estimate", cx: at(row.estimate * row.span), cy: y, r: 5 })
-      .append(svg("title", {}, `${row.name}: ${toError(row.estimate, row.error)}, ${between(row.low, row.high, row.error)}`));
+      .append(svg("title", {}, ratio ? `${row.name}: ${ratioCells(row).slice(0, 2).join(", ")}`
+        : `${row.name}: ${toError(row.estimate, row.error)}, ${between(row.low, row.high, row.error)}`));
   });
   holder.append(picture);
+}
+
+// Ticks [place, text] at round numbers, at most `many`.
+function linearTicks(low, high, many) {
+  const most = Math.max(4, Math.floor(many)), power = 10 ** Math.floor(Math.log10((high - low) / most));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((m) => (high - low) / m <= most), found = [];
+  for (let i = Math.ceil(low / step); i * step <= high; i++) found.push([i * step, String(Number((i * step).toPrecision(6)))]);
+  return found;
+}
+
+// Ticks of ratios between exp(low) and exp(high): 1, and others by equal factors.
+function logTicks(low, high, many) {
+  const most = Math.max(4, Math.floor(many)), factors = [1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10, 100, 1e3, 1e4, 1e6, 1e9, 1e15];
+  const step = Math.log(factors.find((factor) => (high - low) / Math.log(factor) <= most) ?? 1e30), found = [];
+  for (let i = Math.ceil(low / step); i * step <= high; i++) found.push([i * step, String(Number(Math.exp(i * step).toPrecision(3)))]);
+  return found;
 }
 
 // The library call that gives the same numbers.
@@ -125,7 +156,7 @@ function inPython(release, { response, predictors, levels, reference, scale, row
   if (collapse.size) options.push(`collapse=${text(Object.fromEntries(collapse))}`);
   if (references.length) options.push(`reference=${text(Object.fromEntries(references))}`);
   if (rows !== null) options.push('estimand="population"', ...(declared === null ? [] : [`n_rows=${declared}`]));
-  const method = scale === "odds" ? "logit" : "ols";
+  const method = scale === "linear" ? "ols" : scale;
   return `release.${method}(${text(response)}, ${text(predictors)}).summary(${options.join(", ")})`;
 }
 
@@ -136,9 +167,10 @@ function saveCoefficients({ response, scale, coefficients }) {
     const { name, estimate, error, p, low, high, share } = row;
     return [name, estimate, error, estimate / error, p, low, high, share];
   });
-  if (scale === "odds") {
-    head.push("odds.ratio", "odds.low", "odds.high");
-    coefficients.forEach(({ odds }, i) => rows[i].push(...(odds ? [odds.ratio, odds.low, odds.high] : [NaN, NaN, NaN])));
+  if (FAMILIES[scale]) {
+    const name = FAMILIES[scale].ratio.replace(" ", ".");
+    head.push("distribution.error", name, `${name}.low`, `${name}.high`);
+    coefficients.forEach(({ assumed, ratio }, i) => rows[i].push(assumed, ...(ratio ? [ratio.ratio, ratio.low, ratio.high] : [NaN, NaN, NaN])));
   }
   const file = response.replace(/[^\p{L}\p{N}_-]+/gu, "-").slice(0, 40) || "column";
   saveTable(`coefficients-${file}`, [head, ...rows]);
@@ -174,12 +206,12 @@ function buildFields(release, model, typed, changed) {
 }
 
 function showPrediction(release, model, typed) {
-  const { probability, mean, error, interval } = predict(release, model, typed), { origin } = release.part.get(model.response);
-  const subject = `Mean of ${model.response}`, days = origin ? ` days since ${origin}` : "";
+  const { mean, error, interval } = predict(release, model, typed), { origin } = release.part.get(model.response);
+  const subject = model.scale === "logit" ? `Probability that ${model.name}` : `Mean of ${model.response}`;
+  const days = origin ? ` days since ${origin}` : "";
   const level = percent(1 - model.alpha);
   const numbers = new Set(model.problem.features.map((own) => own.source));
   if ([...typed].some(([name, value]) => numbers.has(name) && Number.isNaN(value))) say("prediction", "Enter all numbers.");
-  else if (Number.isNaN(probability ?? mean)) say("prediction", `${subject}: not identified at this budget.`);
-  else if (probability !== undefined) say("prediction", `Probability that ${model.name}: ${digits(probability, 3)}.`);
+  else if (Number.isNaN(mean)) say("prediction", `${subject}: not identified at this budget.`);
   else say("prediction", `${subject}: ${toError(mean, error)}${days}, ${level} interval ${between(...interval, error)}.`);
 }

@@ -1,0 +1,639 @@
+"""Generalised linear models of a release: responses, fitted models with intervals, and predictors.
+
+The method is described in :mod:`gaussmix.models.likelihood`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Unpack
+
+import numpy as np
+from scipy import special
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats
+from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.terms import Block, Part
+from gaussmix.errors import ArgumentError
+from gaussmix.models import rendering
+from gaussmix.models.design import (
+    Collapse,
+    Label,
+    Problem,
+    Reference,
+    Response,
+    column_of,
+    is_marked,
+    part_name,
+    sources_of,
+)
+from gaussmix.models.families import LOGIT, MNLOGIT, Family
+from gaussmix.models.inference import Coefficients
+from gaussmix.models.likelihood import Fit, Model, Rows, fit_model, mean_of, null_coefficients, solve, solve_noisy
+from gaussmix.models.linear import Prediction, Predictor, feature_indices, features_of
+from gaussmix.models.newton_steps import discriminant_of, likelihood_coefficients
+from gaussmix.models.predictor_distribution import POINTS, quantiles_of
+from gaussmix.models.results import (
+    Asked,
+    FittedClasses,
+    FittedModel,
+    ResultTable,
+    Summary,
+    left_out_columns,
+    ratio_table,
+    sample_size,
+)
+from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.transcript import Transcript
+
+__all__ = [
+    "GeneralizedLinearModel",
+    "MultinomialModel",
+    "class_response",
+    "count_response",
+    "fit_glm",
+    "fit_glm_predictor",
+    "fit_multinomial",
+    "summary_of",
+]
+
+PRIOR_OF_PREDICTIONS = 1.0
+"""Standard deviation of the prior, in place of 3, for coefficients that predict."""
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Responses
+OTHERS = "all others"
+"""The class with which one level of a category is compared."""
+
+
+def labels_of(column: Categorical) -> tuple[Label, ...]:
+    """Return the values of the encoded columns of a category: its levels, or labels if there are more of them."""
+    return column.levels if len(column.labels) == len(column.levels) else column.labels
+
+
+def place_of(column: Part, level: object, response: str) -> tuple[int, tuple[Label, ...]]:
+    """Return the place of a level of a category, or of false and true, by its value or its label; and all levels."""
+    if not isinstance(column, Categorical | Boolean):
+        raise ArgumentError(f"level requires a boolean or categorical response, but {response!r} is neither.")
+    labels = (False, True) if isinstance(column, Boolean) else labels_of(column)
+    found = [k for k, own in enumerate(labels) if level in (own, str(own)) or _word(own) == _word(level)]
+    if not found:
+        raise ArgumentError(f"{level!r} is not a level of {response!r}; it has {', '.join(map(str, labels))}.")
+    return found[0], labels
+
+
+def _word(level: object) -> object:
+    """Return ``"true"`` and ``"false"`` for Python's, as in the names of encoded columns."""
+    return str(level).lower() if isinstance(level, bool | np.bool_) else level
+
+
+def class_response(
+    schema: Schema, response: str, level: object, family: Family
+) -> tuple[Response, tuple[Label, Label]]:
+    """Return a column with two values, or one level against all others, as a response of 0 and 1; and both values."""
+    column, own = column_of(schema, response), np.eye(schema.n_columns)[list(schema.groups[response])]
+    scale = float(schema.units.scales[schema.groups[response][0]])
+    if isinstance(column, Boolean):
+        second = level is None or place_of(column, level, response)[0] == 1
+        classes: tuple[Label, Label] = (not second, second)
+        vector, centre = own[0] if second else -own[0], 0.5
+    elif isinstance(column, Categorical) and (level is not None or len(own) == 2):
+        chosen, labels = (1, labels_of(column)) if level is None else place_of(column, level, response)
+        vector, centre, classes = own[chosen], 0.0, (labels[0] if level is None else OTHERS, labels[chosen])
+    elif isinstance(column, Categorical):
+        raise ArgumentError(f"Column {response!r} has more than two levels: choose one as level=, or use mnlogit.")
+    else:
+        raise ArgumentError(
+            f"Column {response!r} must be boolean or a category for {family.name}; use ols or poisson for numbers."
+        )
+    return Response(f"{response} = {classes[1]}", vector, centre, scale, family), classes
+
+
+def count_response(schema: Schema, response: str, family: Family) -> Response:
+    """Return a number from 0 up as a response."""
+    column = schema.parts[response]
+    if not isinstance(column, Numeric) or is_marked(schema, response):
+        raise ArgumentError(
+            f"{family.name} needs a count, or another number with a lower bound of 0 or above and no missing values: "
+            f"{response!r} is not declared as one. Use logit for boolean columns and levels, ols for other numbers."
+        )
+    if column.lower < 0:
+        raise ArgumentError(
+            f"{family.name} needs a response with a lower bound of 0 or above: {response!r} is declared from "
+            f"{column.lower:g}. Use ols; or declare a lower bound of 0 in another release if no value is below it."
+        )
+    return Response.of(schema, response, family)
+
+
+def _exposure(schema: Schema, exposure: str | None, response: str, columns: Sequence[str]) -> str | None:
+    if exposure is None:
+        return None
+    name = part_name(schema, exposure)
+    column = schema.columns.get(name)
+    if not isinstance(column, Numeric) or column.lower < 0 or is_marked(schema, name):
+        raise ArgumentError(
+            f"exposure must be a numeric column with a lower bound of 0 or above and no missing values, got {name!r}."
+        )
+    if name == response or name in columns:
+        raise ArgumentError(f"exposure {name!r} must not also be the response or a predictor.")
+    return name
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Fitted models
+LARGE = 0.5
+"""Coefficients whose assumed distribution adds more than this share of the noise's standard error are named."""
+
+
+@dataclass(frozen=True, repr=False)
+class GeneralizedLinearModel(FittedModel):
+    """A generalised linear model of one column on others, from a release (:mod:`gaussmix.models.glm`).
+
+    Attributes
+    ----------
+    response : str
+    columns : tuple of str
+        Encoded columns of the predictors.
+    family : Family
+    level : object or None
+        The level that is compared with all others, if one is.
+    exposure : str or None
+        The column that multiplies the mean.
+    certificate : Certificate or None
+        The certificate of the release.
+    """
+
+    response: str
+    columns: tuple[str, ...]
+    statistic: Transcript = field(compare=False)
+    family: Family
+    level: object = None
+    exposure: str | None = None
+    certificate: Certificate | None = field(default=None, compare=False)
+
+    @property
+    def _width(self) -> int:
+        return len(self.columns)
+
+    @cached_property
+    def _model(self) -> Model:
+        schema = self.statistic.schema
+        if self.family.of_classes:
+            response = class_response(schema, self.response, self.level, self.family)[0]
+        else:
+            response = count_response(schema, self.response, self.family)
+        return Model(self.statistic, self.family, self.columns, (response,), self.exposure)
+
+    @property
+    def classes(self) -> tuple[Label, Label]:
+        """The two classes of the response; the mean is the probability of the second."""
+        return class_response(self.statistic.schema, self.response, self.level, self.family)[1]
+
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
+        """Return least squares of the response as an inference problem."""
+        return self._model.problem(collapse=collapse, reference=reference)
+
+    @cached_property
+    def _solution(self) -> Fit:
+        return fit_model(self._model)
+
+    def _fit(self, options: Asked) -> tuple[Fit, Summary]:
+        own = self.problem(collapse=options["collapse"], reference=options["reference"])
+        rows = sample_size(own, options["estimand"], options["n_rows"])
+        default = rows is None and not options["collapse"] and not options["reference"]
+        found = (
+            self._solution
+            if default
+            else fit_model(self._model, collapse=options["collapse"], reference=options["reference"], n_rows=rows)
+        )
+        return found, summary_of(found, 0, np.ones(1), options)
+
+    def _summarise(self, **options: Unpack[Asked]) -> Summary:
+        return self._fit(options)[1]
+
+    # -- ratios and effects ------------------------------------------------------------------------------------------
+    def _ratios(self, name: str, alpha: float, options: Asked) -> ResultTable:
+        if self.family.ratio != name:
+            raise ArgumentError(f"The family {self.family.name!r} has no {name}s. Use tidy or get_margeff.")
+        return ratio_table(self.summary(**options), alpha)
+
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> ResultTable:
+        """Return odds ratios exp(β) with intervals: term, odds.ratio, conf.low, conf.high, p.value.
+
+        They are factors by which the odds are multiplied: per unit of a number, for true versus false, for a level
+        versus the reference level. Options as in :meth:`summary`.
+        """
+        return self._ratios("odds ratio", alpha, options)
+
+    def rate_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> ResultTable:
+        """Return rate ratios exp(β) with intervals: term, rate.ratio, conf.low, conf.high, p.value."""
+        return self._ratios("rate ratio", alpha, options)
+
+    def get_margeff(self, *, dummy: bool = False, alpha: float = 0.05, **options: Unpack[Asked]) -> ResultTable:
+        """Return average marginal effects on the mean with intervals, as `get_margeff` of statsmodels.
+
+        The effect of a coefficient is its β times the mean of h'(η). Averages are over the assumed distribution of the
+        predictors.
+
+        Parameters
+        ----------
+        dummy : bool
+            Whether booleans and levels have the change of the mean from 0 to 1 instead of the derivative.
+        alpha : float
+            Intervals have level 1 - alpha.
+        **options
+            As in :meth:`summary`.
+        """
+        if self.statistic.schema.units.raw is not None and any(
+            isinstance(self.statistic.schema.parts[name], Block)
+            for name in sources_of(self.statistic.schema, self.columns)
+        ):
+            raise ArgumentError("get_margeff requires a model without powers, products and splines.")
+        asked = _complete(options)
+        found, summary = self._fit(asked)
+        return margins_table(found, summary, self.family, dummy=dummy, alpha=check.in_interval(0, 1, alpha=alpha))
+
+    # -- predictions -------------------------------------------------------------------------------------------------
+    def get_prediction(self, data: Any, **options: Unpack[Asked]) -> Prediction:
+        """Return predicted means for the rows of a table with ``conf_int()``, with statsmodels' names.
+
+        Intervals are those of the linear predictor, mapped to the mean. With an exposure the table must contain it.
+        """
+        own, mean, schema = self.summary(**options), self.family.mean, self.statistic.schema
+        if own._problem.coding is None or mean is None:
+            raise ArgumentError("get_prediction requires a model fitted from a release.")
+        features = features_of(schema, own._problem.coding, data)
+        exposure = np.ones(len(features))
+        if self.exposure is not None:
+            alone = Problem.of(self.statistic.noisy, schema, Response.of(schema, self.response), [self.exposure])
+            if alone.coding is not None:
+                exposure = features_of(schema, alone.coding, data)[:, 1]
+        return Prediction.of_link(own._coefficients, features, mean.inverse, mean.derivative, exposure)
+
+    def predict(self, data: Any) -> Floats:
+        """Return predicted means, probabilities of the second class for logit and probit, for the rows of a table.
+
+        They are computed from ``params``; coefficients that are not identified count as 0. For prediction at small
+        budgets see :meth:`Release.predictor`.
+        """
+        return self.get_prediction(data).predicted_mean
+
+    # -- goodness of fit ---------------------------------------------------------------------------------------------
+    @property
+    def deviance(self) -> float:
+        """Twice the log-likelihood of a saturated model less that of the model, of all rows, estimated.
+
+        NaN if the family's equation is not that of its likelihood, with an exposure, and for counts without cells.
+        """
+        return self._deviance(self._solution.log_likelihood)
+
+    @property
+    def null_deviance(self) -> float:
+        """The deviance of the model with a constant alone."""
+        return self._deviance(self._solution.null_log_likelihood)
+
+    @property
+    def prsquared(self) -> float:
+        """Pseudo-R²: 1 - deviance/null deviance, McFadden's for logit; at least 0."""
+        whole = self.null_deviance
+        return max(1 - self.deviance / whole, 0.0) if whole > 0 else math.nan
+
+    def _deviance(self, log_likelihood: float) -> float:
+        mean = self.family.mean
+        if mean is None or not mean.is_canonical or self.exposure is not None:
+            return math.nan
+        saturated = 0.0
+        if not self.family.of_classes:
+            schema = self.statistic.schema
+            column, (index,) = schema.parts[self.response], schema.groups[self.response]
+            if self.statistic.marginals is None or not isinstance(column, Numeric):
+                return math.nan
+            values = quantiles_of(self.statistic, index)((np.arange(POINTS) + 0.5) / POINTS)
+            values = np.clip(values, column.lower, column.upper)
+            saturated = float(np.mean(mean.saturated(values)))
+        return 2 * self.nobs * (saturated - log_likelihood)
+
+
+def _complete(options: Asked) -> Asked:
+    return {"estimand": "table", "n_rows": None, "collapse": None, "reference": None, **options}
+
+
+def summary_of(found: Fit, place: int, weights: Floats, options: Asked, response: str | None = None) -> Summary:
+    """Return the summary of a combination of the linear predictors of a fit."""
+    problem, fit = found.problems[place], found.least_squares[place]
+    if response is not None:
+        problem = replace(problem, response_name=response)
+    own = found.coefficients(weights)
+    left_out, stands_for = left_out_columns(problem, fit)
+    for name, known in zip(problem.names, own.known, strict=True):
+        if not known and name not in left_out:
+            left_out[name] = "too few events for its rows, or the model nearly separates the response"
+    family = replace(found.family, notes=(*found.family.notes, *_warnings(found, problem, own)))
+    return Summary.of(
+        problem, fit, own, estimand=options["estimand"], family=family, left_out=left_out, stands_for=stands_for
+    )
+
+
+def _warnings(found: Fit, problem: Problem, own: Coefficients) -> list[str]:
+    """Return notes about where the method is doubtful."""
+    notes = [] if found.converged else ["Newton's method did not converge: the response is nearly separated."]
+    if own.assumed is None:
+        return notes
+    assumed, noise = (np.sqrt(np.maximum(np.diagonal(own_), 0.0)) for own_ in (own.assumed, own.noise + own.sampling))
+    known = own.known & (np.array(problem.names) != INTERCEPT)
+    for factor, words in (
+        (1.0, "depend on a distribution that the release does not show"),
+        (LARGE, "depend on the shapes of the numbers"),
+    ):
+        most = math.inf if factor == 1.0 else 1.0
+        names = [name for name, a, s, k in zip(problem.names, assumed, noise, known, strict=True)
+                 if k and s > 0 and factor * s < a <= most * s]  # fmt: skip
+        if names:
+            notes.append(
+                f"Coefficients of {', '.join(names)} {words}: the assumed distribution adds more than "
+                f"{'the' if factor == 1.0 else 'half of the'} standard error of the noise."
+            )
+    return notes
+
+
+def margins_table(found: Fit, summary: Summary, family: Family, *, dummy: bool, alpha: float) -> ResultTable:
+    r"""Return average marginal effects, with the delta method: E[h'(η)]β_j moves by E[h']dβ_j + β_j E[h'' xᵀ]dθ."""
+    mean, problem, T = family.mean, found.problems[0], found.to_user
+    if mean is None:
+        raise ArgumentError("Marginal effects of several classes are not implemented.")
+    own, X, eta = summary._coefficients, found.rows.X, found.eta[:, 0]
+    beta = T @ found.theta[0]
+    weights, rows = found.rows.weights, []
+    covariance = found.noise + found.sampling + found.assumed
+    for place, name in enumerate(problem.names):
+        if name == INTERCEPT:
+            continue
+        if place not in found.kept or not own.known[place]:
+            rows.append((name, *[math.nan] * 5))
+            continue
+        at = found.kept.index(place)
+        kind = problem.coding.columns[place].kind if problem.coding is not None else ""
+        if dummy and kind in ("level", "boolean"):
+            ends = []
+            for value in (1.0, 0.0):
+                moved = X.copy()
+                moved[:, _group_of(found, place)] = _reference_entries(found, place)
+                moved[:, at] = _entry(problem, place, value)
+                ends.append((moved, mean.derivative(moved @ found.theta[0]), mean.inverse(moved @ found.theta[0])))
+            effect = float(weights @ (ends[0][2] - ends[1][2]))
+            gradient = (weights * ends[0][1]) @ ends[0][0] - (weights * ends[1][1]) @ ends[1][0]
+        else:
+            slope = float(weights @ mean.derivative(eta))
+            effect = slope * float(beta[place])
+            gradient = slope * T[place] + float(beta[place]) * ((weights * mean.second(eta)) @ X)
+        error = math.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
+        half = -float(special.ndtri(alpha / 2)) * error
+        p = float(2 * special.ndtr(-abs(effect) / error)) if error > 0 else (0.0 if effect else 1.0)
+        rows.append((name, effect, error, p, effect - half, effect + half))
+    names = ("term", "dy/dx", "std.error", "p.value", "conf.low", "conf.high")
+    columns = {name: tuple(row[k] for row in rows) for k, name in enumerate(names)}
+    title = f"{summary.response_name}: average marginal effects, {100 * (1 - alpha):g} % intervals"
+    return ResultTable(title, columns, tuple(rendering.notes(summary)))
+
+
+def _entry(problem: Problem, place: int, value: float) -> float:
+    units = problem.coding.units if problem.coding is not None else None
+    return (value - units.centres[place]) / units.scales[place] if units is not None else value
+
+
+def _group_of(found: Fit, place: int) -> list[int]:
+    """Return the features kept that are levels of the same column as a feature."""
+    problem = found.problems[0]
+    return [found.kept.index(i) for own in problem.groups.values() if place in own for i in own if i in found.kept]
+
+
+def _reference_entries(found: Fit, place: int) -> list[float]:
+    return [_entry(found.problems[0], found.kept[at], 0.0) for at in _group_of(found, place)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MultinomialModel(FittedClasses):
+    """Log odds of every class against one of them, linear in other columns, from a release.
+
+    :meth:`summary` has the coefficients of every class against the first, or against the one that
+    ``reference={"species": "setosa"}`` names.
+
+    Attributes
+    ----------
+    response : str
+    classes : tuple
+        The levels of the response.
+    columns : tuple of str
+        Encoded columns of the predictors.
+    certificate : Certificate or None
+        The certificate of the release.
+    """
+
+    response: str
+    classes: tuple[Label, ...]
+    columns: tuple[str, ...]
+    statistic: Transcript
+    certificate: Certificate | None = None
+
+    @property
+    def _width(self) -> int:
+        return len(self.columns)
+
+    @cached_property
+    def _model(self) -> Model:
+        schema = self.statistic.schema
+        responses = [class_response(schema, self.response, level, MNLOGIT)[0] for level in self.classes[1:]]
+        return Model(self.statistic, MNLOGIT, self.columns, tuple(responses))
+
+    @cached_property
+    def _solution(self) -> Fit:
+        return fit_model(self._model)
+
+    def _summarise(self, **options: Unpack[Asked]) -> dict[Label, Summary]:
+        others = dict(options["reference"] or {})
+        column = self.statistic.schema.columns[self.response]
+        r, _ = place_of(column, others.pop(self.response, self.classes[0]), self.response)
+        own: Asked = {**options, "reference": others}
+        problem = self._model.problem(collapse=own["collapse"], reference=others)
+        rows = sample_size(problem, own["estimand"], own["n_rows"])
+        default = rows is None and not own["collapse"] and not others
+        fit = self._solution if default else fit_model(
+            self._model, collapse=own["collapse"], reference=others, n_rows=rows
+        )  # fmt: skip
+        scores = np.vstack([np.zeros(len(self.classes) - 1), np.eye(len(self.classes) - 1)])
+        return {
+            name: summary_of(
+                fit, max(k - 1, 0), scores[k] - scores[r], own, f"{self.response} = {name} against {self.classes[r]}"
+            )
+            for k, name in enumerate(self.classes)
+            if k != r
+        }
+
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> dict[Label, ResultTable]:
+        """Return odds ratios of every class against one of them, with intervals; options of :meth:`summary`."""
+        return {name: ratio_table(own, alpha) for name, own in self.summary(**options).items()}
+
+    def predict(self, data: Any) -> Floats:
+        """Return probabilities of all classes, shape (rows, classes); coefficients not identified count as 0."""
+        found, eta = self.summary(reference={self.response: self.classes[0]}), []
+        for own in found.values():
+            if own._problem.coding is not None:
+                features = features_of(self.statistic.schema, own._problem.coding, data)
+                eta.append(features @ np.nan_to_num(own._coefficients.estimate))
+        return np.asarray(special.softmax(np.column_stack([np.zeros(len(eta[0])), *eta]), axis=1))
+
+
+def fit_glm(
+    statistic: Transcript,
+    family: Family,
+    response: str,
+    predictors: Sequence[str] | None,
+    *,
+    level: object = None,
+    exposure: str | None = None,
+) -> GeneralizedLinearModel:
+    """Return a generalised linear model of a column on other columns."""
+    schema = statistic.schema
+    response = part_name(schema, response)
+    responses = [response, *([] if exposure is None else [part_name(schema, exposure)])]
+    features = feature_indices(schema, responses if predictors is None else [response], predictors)
+    columns = tuple(schema.names[i] for i in features if schema.encoded[i].source is not None)
+    if not schema.intercept:
+        raise ArgumentError(f"{family.name} requires a release with an intercept column.")
+    found = GeneralizedLinearModel(
+        response, columns, statistic, family, level, _exposure(schema, exposure, response, columns)
+    )
+    found._model  # noqa: B018 - rejects responses that do not suit the family
+    return found
+
+
+def fit_multinomial(statistic: Transcript, response: str, predictors: Sequence[str] | None) -> MultinomialModel:
+    """Return the model of the levels of a category on other columns."""
+    schema = statistic.schema
+    response = part_name(schema, response)
+    column = column_of(schema, response)
+    if not isinstance(column, Categorical) or len(column.labels) < 3:
+        raise ArgumentError(
+            f"mnlogit needs a category with more than two levels: {response!r} is not declared as one. Use logit for "
+            "two classes, ols for numbers."
+        )
+    if not schema.intercept:
+        raise ArgumentError("mnlogit requires a release with an intercept column.")
+    features = feature_indices(schema, [response], predictors)
+    columns = tuple(schema.names[i] for i in features if schema.encoded[i].source is not None)
+    return MultinomialModel(response, labels_of(column), columns, statistic)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Predictors
+_NODES = 64
+
+
+def fit_glm_predictor(
+    statistic: Transcript, family: Family, response: str, predictors: Sequence[str] | None, level: object = None
+) -> Predictor:
+    """Return coefficients that predict, from the ridge regression that is tuned for prediction under the noise.
+
+    The equation is the same, with the ridge's coefficients in place of b, all levels as features, and a prior with
+    standard deviation `PRIOR_OF_PREDICTIONS`. A vector of numbers alone is taken as normal (`_along_the_fit`).
+    """
+    schema, mean = statistic.schema, family.mean
+    response = part_name(schema, response)
+    if mean is None:
+        raise ArgumentError("predictor is for families of one linear predictor.")
+    own = (
+        class_response(schema, response, level, family)[0]
+        if family.of_classes
+        else count_response(schema, response, family)
+    )
+    features = feature_indices(schema, [response], predictors)
+    sources = {schema.encoded[i].source for i in features} - {None}
+    if family is LOGIT and statistic.steps_serve(response, features):
+        theta = likelihood_coefficients(statistic)[features] * (1 if own.vector.sum() > 0 else -1)
+    else:
+        b = statistic.solve(features, own.vector[:, np.newaxis])[:, 0]
+        if all(isinstance(schema.parts[name or ""], Vector) for name in sources) or not schema.intercept:
+            theta = _along_the_fit(statistic, family, own, features, b)
+        else:
+            theta = _penalised(statistic, family, own, features, b)
+    coef, intercept = schema.units.coefficients(features, theta)
+    return Predictor(response, coef, intercept, schema, family)
+
+
+def _penalised(statistic: Transcript, family: Family, own: Response, features: Sequence[int], b: Floats) -> Floats:
+    """Return θ on encoded columns by the equation on drawn rows."""
+    schema, noisy, x = statistic.schema, statistic.predictive, list(features)
+    names = tuple(schema.names[i] for i in x if schema.encoded[i].source is not None)
+    distribution = Model(statistic, family, names, (own,)).distributions()[0]
+    R = distribution.rows
+    X, one = R[:, x], schema.units.one
+    rows = Rows(X, np.full(len(X), 1 / len(X)))
+    wanted = ((X @ b * own.scale + own.centre) @ X / len(X))[np.newaxis]
+    a = own.vector.copy()
+    a[x] -= b
+    Na, n = noisy.shape @ a, max(float(one @ noisy.moment @ one), 1.0)
+    noise = (own.scale / n) ** 2 * (np.diagonal(noisy.shape)[x] * float(a @ Na) + Na[x] ** 2)
+    weights = np.array([schema.parts[name].weight if (name := schema.encoded[i].source) else 0.0 for i in x])
+    with np.errstate(divide="ignore"):
+        prior = PRIOR_OF_PREDICTIONS / weights[np.newaxis]
+    at = x.index(schema.groups[INTERCEPT][0])
+    order = [at, *(i for i in range(len(x)) if i != at)]  # the intercept first
+    back = np.argsort(order)
+    found, _ = solve_noisy(
+        Rows(X[:, order], rows.weights),
+        wanted[:, order],
+        mean_of(family),
+        noise=noise[np.newaxis][:, order],
+        prior=prior[:, order],
+        start=null_coefficients(family, Rows(X[:, order], rows.weights), wanted[:, order]),
+    )
+    return np.asarray(found.theta[0][back])
+
+
+def _along_the_fit(statistic: Transcript, family: Family, own: Response, features: Sequence[int], b: Floats) -> Floats:
+    r"""Return θ on encoded columns where predictors are normal, within classes with one covariance.
+
+    By Stein's lemma θ is then b times a number, but for the intercept: the equation has two unknowns, and its
+    expectations are over s, the fitted value. With R² the share of the response's variance that is explained, s has the
+    variance R² Var(y), which is also its covariance with y. For logit it is Fisher's discriminant.
+    """
+    schema, noisy = statistic.schema, statistic.predictive
+    if family.of_classes:
+        signed = replace(own, vector=own.vector * (own.scale / 0.5), scale=0.5)
+        found = discriminant_of(statistic, signed, list(features), b * (own.scale / 0.5))
+        pi, explained = found.share, found.explained
+        whole = pi * (1 - pi)
+        centres, shares = np.array([pi - pi * explained, pi + (1 - pi) * explained]), np.array([1 - pi, pi])
+        deviation = math.sqrt(whole * explained * (1 - explained))
+    else:
+        one, vector = schema.units.one, own.centre * schema.units.one + own.scale * own.vector
+        n = max(float(one @ noisy.moment @ one), 1.0)
+        mean, square = float(one @ noisy.moment @ vector) / n, float(vector @ noisy.moment @ vector) / n
+        left = statistic.residual(features, own.vector) * own.scale**2 / n
+        centres, shares = np.array([max(mean, 1e-12)]), np.ones(1)
+        deviation = math.sqrt(max(square - mean**2 - left, 0.0))
+    z, w = np.polynomial.hermite_e.hermegauss(_NODES)
+    s = (centres[:, np.newaxis] + deviation * z).ravel()
+    weights = (shares[:, np.newaxis] * (w / w.sum())).ravel()
+    middle = float(weights @ s)
+    X = np.column_stack([np.ones(len(s)), s - middle])
+    wanted = (weights * s) @ X
+    rows = Rows(X, weights)
+    start = null_coefficients(family, rows, wanted[np.newaxis])
+    if deviation == 0 and len(np.unique(centres)) == 1:  # nothing is explained: b is 0 but for the intercept
+        intercept, slope = float(start[0, 0]), 0.0
+    else:
+        solved = solve(rows, wanted[np.newaxis], mean_of(family), penalty=np.full((1, 2), 1e-12), start=start)
+        intercept, slope = solved.theta[0].tolist()
+    theta = slope * own.scale * b
+    if schema.intercept:
+        theta[list(features).index(schema.groups[INTERCEPT][0])] += (
+            intercept + slope * (own.centre - middle)
+        ) / schema.rounded_intercept
+    return np.asarray(theta)
