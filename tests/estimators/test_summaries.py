@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,21 @@ def test_odds_ratios_are_those_of_the_summary(weak):
     first, second = model.odds_ratios().rows()
     assert np.log([first["conf.low"], first["conf.high"]]) == pytest.approx(model.summary().conf_int()["x0"])
     assert np.isnan(second["odds.ratio"])
+
+
+@pytest.mark.parametrize("kind", [gm.LinearRegression, gm.LogisticRegression, gm.PoissonRegressor])
+def test_the_summary_is_computed_once_for_display_and_again_after_a_fit(weak, kind, monkeypatch):
+    X, y = weak
+    computed = []
+    own = kind.summary
+    monkeypatch.setattr(kind, "summary", lambda self, **options: computed.append(self) or own(self, **options))
+    bounds = {"classes": (False, True)} if kind is gm.LogisticRegression else {"bounds_y": (-1, 1)}
+    if kind is gm.PoissonRegressor:
+        y, bounds = np.round(5 * (y + 1)), {"bounds_y": (0, 10)}
+    model = kind(epsilon=1.0, bounds_X=(-1, 1), passes=1, random_state=0, **bounds)
+    y = y > 0 if kind is gm.LogisticRegression else y
+    inspect.getmembers(model.fit(X, y))  # as scikit-learn does to display a fitted estimator
+    first = model.params
+    assert len(computed) == 1
+    assert model.fit(X[::2], y[::2]).params != first
+    assert len(computed) == 2

@@ -179,3 +179,21 @@ def test_classification_says_what_its_intervals_are_for(release):
 )
 def test_p_values(p, text):
     assert p_value(p) == text
+
+
+def test_notebooks_show_release_certificate_and_models_as_html(release):
+    model = release.ols("cost", predictors=["age"])
+    assert model._repr_html_() == model.summary()._repr_html_() == model.summary().as_html()
+    page = release._repr_html_()
+    assert page.startswith("<p>No privacy guarantee")
+    assert "<td>region</td><td>categorical</td><td>north, south, west</td>" in page
+    assert page.endswith(release.certificate._repr_html_())
+    assert "neighbours: add-remove" in page
+
+
+def test_names_in_the_html_of_a_release_are_escaped():
+    evil = "<script>alert(1)</script>"
+    table = {evil: np.linspace(0, 1, 2000), "g": np.resize([evil, "b"], 2000)}
+    found = gm.release(table, {evil: [0, 1], "g": [evil, "b"]}, epsilon=3.0, delta=1e-6, random_state=0)
+    assert "<script" not in found._repr_html_()
+    assert found._repr_html_().count("&lt;script&gt;") >= 2

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,6 +56,7 @@ __all__ = [
     "Released",
     "Weighting",
     "coefficients",
+    "default_summary",
     "encoded_columns",
     "glm_summary",
     "moments_shape",
@@ -437,6 +439,22 @@ def encoded_columns(schema: Schema) -> tuple[list[int], list[int]]:
     """Return the encoded columns of features and intercept, and those of the targets."""
     features = [*schema.groups[FEATURES], *schema.groups.get(INTERCEPT, ())]
     return features, [schema.groups[name][0] for name in schema.columns if name != FEATURES]
+
+
+_SUMMARIES: WeakKeyDictionary[BaseEstimator, tuple[Release, Summary]] = WeakKeyDictionary()
+
+
+def default_summary(estimator: Any) -> Summary:
+    """Return ``estimator.summary()``, computed once per fit.
+
+    scikit-learn reads every property of a fitted estimator twice to display it in a notebook, and each of them is a
+    part of the summary.
+    """
+    check_is_fitted(estimator)
+    known = _SUMMARIES.get(estimator)
+    if known is None or known[0] is not estimator.release_:
+        known = _SUMMARIES[estimator] = (estimator.release_, estimator.summary())
+    return known[1]
 
 
 def coefficients(schema: Schema, theta: Floats, scale: float | None = None) -> tuple[Floats, Floats]:

@@ -29,6 +29,7 @@ from gaussmix.estimators.base import (
     LinearRegressor,
     Released,
     Weighting,
+    default_summary,
     encoded_columns,
     named,
     target_names,
@@ -149,8 +150,8 @@ class LinearRegression(Named, LinearRegressor, Released):
 
     @property
     def _table(self) -> Summary:
-        """The default summary, which is not cached because an estimator may be fitted again."""
+        """The default summary."""
         check_is_fitted(self)
         if len(self.release_.schema.columns) > 2:
             raise _SeveralTargetsError("This model has several targets: choose one, as in summary(output=1).params.")
-        return self.summary()
+        return default_summary(self)

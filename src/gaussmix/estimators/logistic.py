@@ -23,6 +23,7 @@ from gaussmix.estimators.base import (
     LinearClassifier,
     Released,
     Weighting,
+    default_summary,
     glm_summary,
     moments_shape,
     summed_rows,
@@ -151,8 +152,7 @@ class LogisticRegression(Named, LinearClassifier, Released):
 
     @property
     def _table(self) -> Summary:
-        """Not cached, since an estimator may be fitted again."""
-        return self.summary()
+        return default_summary(self)
 
     def odds_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table") -> ResultTable:
         """Return odds ratios with intervals of level 1 - alpha, computed from the release."""

@@ -15,7 +15,16 @@ from gaussmix.data.arrays import read_features, read_targets, shape_of
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DeclarationError
-from gaussmix.estimators.base import FEATURES, LABEL, Draw, LinearRegressor, Released, Weighting, glm_summary
+from gaussmix.estimators.base import (
+    FEATURES,
+    LABEL,
+    Draw,
+    LinearRegressor,
+    Released,
+    Weighting,
+    default_summary,
+    glm_summary,
+)
 from gaussmix.models.families import POISSON
 from gaussmix.models.glm import fit_glm_predictor
 from gaussmix.models.release import Release
@@ -117,8 +126,7 @@ class PoissonRegressor(Named, LinearRegressor, Released):
 
     @property
     def _table(self) -> Summary:
-        """Not cached, since an estimator may be fitted again."""
-        return self.summary()
+        return default_summary(self)
 
     def rate_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table") -> ResultTable:
         """Return rate ratios with intervals of level 1 - alpha, computed from the release."""

@@ -21,6 +21,7 @@ from gaussmix._files import write_whole
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import NonPrivate
 from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.schema import Schema, response_and_predictors
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models.descriptive import (
@@ -42,7 +43,7 @@ from gaussmix.models.families import LOGIT, POISSON, PROBIT, Family, family_of
 from gaussmix.models.glm import GeneralizedLinearModel, MultinomialModel, fit_glm, fit_glm_predictor, fit_multinomial
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.linear import Predictor, RegressionModel, fit_predictor, fit_regressions, row_weights
-from gaussmix.models.rendering import in_csv, void_mark
+from gaussmix.models.rendering import estimated_on, in_csv, in_html, void_mark
 from gaussmix.models.results import Frame, ResultTable, as_frame
 from gaussmix.models.synthetic import MARK, synthetic_rows
 from gaussmix.releases import file as release_file
@@ -457,6 +458,18 @@ class Release:
     def __repr__(self) -> str:
         m, passes, void = self.schema.n_columns, len(self.statistic.passes), void_mark(self.certificate.void_words)
         return f"Release({void}{m} columns, passes={passes}, epsilon={self.certificate.epsilon:g})"
+
+    def _repr_html_(self) -> str:
+        """Return the declared columns and the certificate, for notebooks."""
+        rows = []
+        for name, column in self.certificate.schema.columns.items():
+            kind, coded = type(column).__name__.lower(), self.statistic.coded.get(name, "")
+            bounds = f"{column.lower:g} to {column.upper:g}" if isinstance(column, Numeric) else ""
+            levels = ", ".join(column.labels) if isinstance(column, Categorical) else ""
+            rows.append([name, kind, bounds or levels, coded.removeprefix(f"{name} ")])
+        words = filter(None, [self.certificate.void_words, estimated_on(self.statistic.noisy)])
+        table = in_html("release", ["column", "type", "bounds or levels", "top-coding"], rows, list(words))
+        return table + self.certificate._repr_html_()
 
 
 def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None:

@@ -433,6 +433,9 @@ class Summary:
         """Return the table as a LaTeX tabular."""
         return rendering.as_latex(self, alpha)
 
+    def _repr_html_(self) -> str:
+        return self.as_html()
+
     def __str__(self) -> str:
         return rendering.as_text(self, 0.05)
 

@@ -9,6 +9,7 @@ consistently; that requires a signature.
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from collections.abc import Mapping
@@ -316,6 +317,9 @@ class Certificate:
     def __repr__(self) -> str:
         values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
         return f"Certificate({'' if self.is_private else 'no privacy guarantee, '}{values})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         lines = [
