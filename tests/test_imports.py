@@ -67,6 +67,7 @@ DRAWING = {
     "releases/preconditioning.py": "post-processing: copies of a release with more noise",
     "releases/shrinkage.py": "post-processing: a simulation of the noise, seeded by the release",
     "paper/sketch.py": "post-processing: sketch rows from a released factor",
+    "models/moments.py": "post-processing: a simulation of the noise of a release",
     "models/synthetic.py": "post-processing: synthetic rows",
     "models/predictor_distribution.py": "post-processing: a fixed sequence of points",
     "report/demo.py": "made-up rows",
