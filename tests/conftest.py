@@ -22,7 +22,6 @@ ALLOWED = (
     "no SIGKILL",  # Windows
     "modes of files",
     "no fork on this system",
-    "R is not installed",
     "this processor has no such kernel",
 )
 

@@ -133,15 +133,17 @@ def test_synthetic_rows_are_written_and_marked(file, tmp_path):
     assert ".csv or .parquet" in run("synthetic", file, "5", "-o", str(tmp_path / "rows.txt"), code=2)
 
 
-def test_an_export_has_the_matrices_and_the_units(file, tmp_path):
+def test_an_export_for_r_has_the_matrices_and_the_units(file, tmp_path):
     out, private = tmp_path / "r.csv", load(file)
-    run("export", file, str(out))
+    run("export", file, str(out), "--to", "r")
     rows = list(csv.reader(io.StringIO(out.read_text())))
-    m = private.schema.n_columns
+    m, noisy = private.schema.n_columns, private.statistic.noisy
     assert rows[0] == ["block", *private.schema.names]
-    assert [row[0] for row in rows[1:]] == ["G"] * m + ["N"] * m + ["units"] * 2
-    assert [float(x) for x in rows[1][1:]] == private.second_moment[0].tolist()
-    assert [float(x) for x in rows[-1][1:]] == private.schema.units.scales.tolist()
+    assert [row[0] for row in rows[-2 * m :]] == ["M"] * m + ["N"] * m
+    assert [float(x) for x in rows[-2 * m][1:]] == noisy.moment[0].tolist()
+    assert [float(x) for x in rows[-1][1:]] == noisy.shape[-1].tolist()
+    (scales,) = (row[1:] for row in rows if row[0] == "scale")
+    assert [float(x) for x in scales] == private.schema.units.scales.tolist()
 
 
 def test_what_makes_no_sense_is_refused(file):

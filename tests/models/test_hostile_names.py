@@ -41,11 +41,12 @@ def run(*arguments):
 def test_no_cell_of_a_csv_file_is_a_formula(formulas, tmp_path):
     release = gm.load(formulas)
     run("export", formulas, tmp_path / "e.csv")
+    run("export", formulas, tmp_path / "r.csv", "--to", "r")
     run("synthetic", formulas, 50, "-o", tmp_path / "s.csv")
     model = release.ols(FORMULA)
     texts = [run(*command, "--csv") for command in (["describe", formulas], ["corr", formulas])]
     texts += [run("crosstab", formulas, "g", "h", "--csv"), model.as_csv(), release.means("-y", "g").as_csv()]
-    texts += [(tmp_path / "e.csv").read_text(), (tmp_path / "s.csv").read_text(), release.mnlogit("g").as_csv()]
+    texts += [(tmp_path / name).read_text() for name in ("e.csv", "r.csv", "s.csv")] + [release.mnlogit("g").as_csv()]
     for text in texts:
         rows = list(csv.reader(io.StringIO(text)))
         quoted = [cell for row in rows for cell in row if cell.startswith("'")]
@@ -57,10 +58,10 @@ def test_no_cell_of_a_csv_file_is_a_formula(formulas, tmp_path):
 
 def test_numbers_of_csv_files_are_the_same_numbers(formulas, tmp_path):
     release = gm.load(formulas)
-    run("export", formulas, tmp_path / "e.csv")
-    rows = list(csv.reader(io.StringIO((tmp_path / "e.csv").read_text())))
-    m = release.schema.n_columns
-    assert [[float(cell) for cell in row[1:]] for row in rows[1 : m + 1]] == release.second_moment.tolist()
+    run("export", formulas, tmp_path / "r.csv", "--to", "r")
+    rows = list(csv.reader(io.StringIO((tmp_path / "r.csv").read_text())))
+    matrix = [[float(cell) for cell in row[1:]] for row in rows if row[0] == "M"]
+    assert matrix == release.statistic.noisy.moment.tolist()
     found = release.describe()
     cells = [row["estimate"] for row in csv.DictReader(io.StringIO(found.as_csv()))]
     assert [float(cell) for cell in cells] == list(found.columns["estimate"])

@@ -17,10 +17,11 @@ from gaussmix._text import csv_cell
 from gaussmix.cli.exits import command, echo, echo_json
 from gaussmix.cli.options import FORCE, RELEASE, Decorator, Printing, collected, out_option, printing_options
 from gaussmix.data.readers import PARQUET
+from gaussmix.models.export import FORMATS, exported
 from gaussmix.models.families import family_of
 from gaussmix.models.glm import MultinomialModel
 from gaussmix.models.linear import Predictor
-from gaussmix.models.release import Release, as_csv, load
+from gaussmix.models.release import Release, load
 from gaussmix.models.rendering import as_plain, guarantee_of, void_first
 from gaussmix.models.results import FittedModel, ResultTable, Summary, ratio_table, tidy_table
 
@@ -332,12 +333,25 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
 @command()
 @RELEASE
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--to",
+    type=click.Choice(list(FORMATS)),
+    default="csv",
+    show_default=True,
+    help="csv: means and covariances. r: for the R package. stata, sas, lavaan: a script with means and covariances.",
+)
 @FORCE
-def export(file: Path, out: Path, force: bool) -> None:
-    """Write the matrices of a release to OUT, a CSV file, for tools that cannot read Parquet (docs/gaussmix.R)."""
-    refuse_suffix(out, own=(".csv",), kind="a CSV file")
+def export(file: Path, out: Path, to: str, force: bool) -> None:
+    """Write the moments of a release to OUT, for other software.
+
+    Standard errors of other software ignore the privacy noise; those of the R package do not.
+
+    \b
+    gaussmix export patients.release.parquet patients.sas --to sas
+    """  # noqa: D301 - click wants the character
+    refuse_suffix(out, own=(FORMATS[to].suffix,), kind=FORMATS[to].kind)
     release = load(file)
-    write_whole(out, as_csv(release).encode(), force=force)
+    write_whole(out, exported(release, to).encode(), mode=release.file_mode, force=force)
     _say_void(release.certificate.void_words)
     echo(f"wrote {out}", err=True)
 

@@ -117,7 +117,8 @@ def positive_definite(noisy: NoisyMoment) -> tuple[NoisyMoment, int]:
     C has noise of shape Ũ, to first order (:class:`gaussmix.models.inference.Residuals`). In directions u with
     Cu = hŨu the variance is h/√2 standard errors of its noise. Those below 1 are raised to 1:
 
-    .. math:: C + \tilde U \Bigl(\sum_{h < \sqrt 2} (\sqrt 2 - h)\, u u^\top\Bigr) \tilde U, \qquad u^\top \tilde U u = 1 ,
+    .. math:: C + \tilde U \Bigl(\sum_{h < \sqrt 2} (\sqrt 2 - h)\, u u^\top\Bigr) \tilde U,
+              \qquad u^\top \tilde U u = 1 ,
 
     the nearest matrix to C, in the metric of its noise, without variances below one standard error. Number of rows and
     means are unchanged. Returns the moment, and the number of directions that were raised.

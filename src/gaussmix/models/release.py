@@ -2,8 +2,6 @@
 
 **Private**: everything here is a function of a release and of declared quantities. Estimators, intervals and reports
 use nothing else.
-
-`as_csv` formats G, N and the units of all columns as one CSV file, for tools that cannot read Parquet.
 """
 
 from __future__ import annotations
@@ -45,17 +43,17 @@ from gaussmix.models.glm import GeneralizedLinearModel, MultinomialModel, fit_gl
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.linear import Predictor, RegressionModel, fit_predictor, fit_regressions, row_weights
 from gaussmix.models.moments import SecondMoments, features, second_moments, simulated_moments
-from gaussmix.models.rendering import estimated_on, in_csv, in_html, void_mark
+from gaussmix.models.rendering import estimated_on, in_html, void_mark
 from gaussmix.models.results import Frame, ResultTable, as_frame
 from gaussmix.models.synthetic import MARK, synthetic_rows
 from gaussmix.releases import file as release_file
 from gaussmix.releases.certificate import Certificate
-from gaussmix.releases.file import block_column, check_signature
+from gaussmix.releases.file import check_signature
 from gaussmix.releases.marginals import MarginalPlan
 from gaussmix.releases.preconditioning import accounts_for, budgets_of
 from gaussmix.releases.transcript import FALSE_ALARM_RATE, Transcript
 
-__all__ = ["Release", "as_csv", "load"]
+__all__ = ["Release", "load"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -586,15 +584,3 @@ def load(path: str | Path, key: str | Path | bytes | None = None) -> Release:
     if key is not None:
         check_signature(content, path, key)
     return Release.from_bytes(content, name=path)
-
-
-def as_csv(release: Release) -> str:
-    """Return the blocks ``G`` and ``N`` of the release file as CSV, and two rows ``units``: centres and scales.
-
-    An encoded entry is (x - centre)/scale. Numbers have full precision.
-    """
-    schema, statistic = release.schema, release.statistic
-    noisy = statistic.predictive
-    blocks = {"G": noisy.moment, "N": noisy.shape, "units": np.vstack([schema.units.centres, schema.units.scales])}
-    head = [block_column(schema.names), *schema.names]
-    return in_csv([head, *([name, *row] for name, block in blocks.items() for row in block.tolist())])
