@@ -22,7 +22,7 @@ from doc_pages import SHOWN
 from gaussmix.report.demo import SCHEMA, make_patients
 
 ROOT = Path(gm.__file__).parents[2]
-PAGES = [f"docs/{name}.md" for name in ("index", "schema", "release", "units", "ledger", "engines")]
+PAGES = [f"docs/{name}.md" for name in ("index", "schema", "release", "units", "ledger", "engines", "tools")]
 PAGES += [f"docs/{name}.md" for name in ("glm", "inference", "reviewers")]
 BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
 
@@ -101,7 +101,7 @@ def granted(page: str, patients: gm.Release) -> dict[str, Any]:
         names |= {"visits": visits().assign(patient_id=np.arange(5_000) // 5), "schema": VISITS}
     if page.endswith("reviewers.md"):
         patients.save("visits.release.parquet")
-    if page.endswith("glm.md"):
+    if page.endswith(("glm.md", "tools.md")):
         patients.save("patients.release.parquet")
     return names
 

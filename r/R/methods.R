@@ -34,7 +34,8 @@ print.summary.gaussmix_ols <- function(x, digits = 4, ...) {
   table <- x$coefficients
   rownames(table) <- escaped(rownames(table))
   print(table, digits = digits, na.print = "")
-  cat("\nIntervals are for the coefficients of the table; its only error is the privacy noise.\n")
+  weights <- if (model$weighted) ", with these row weights" else ""
+  cat("\nIntervals are for the least-squares coefficients of this table", weights, ".\n", sep = "")
   if (length(model$references)) cat("Reference levels: ", paste(escaped(model$references), collapse = ", "), ".\n", sep = "")
   if (length(model$left_out)) {
     cat("Not identified at this budget, left out: ", paste(escaped(model$left_out), collapse = ", "), ".\n", sep = "")

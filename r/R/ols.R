@@ -58,7 +58,7 @@ ols <- function(release, response, predictors = NULL, reference = NULL) {
       left_out = names[out], references = at$references, nobs = unname(count),
       r.squared = if (residual > 0) min(max(1 - fit$residual / residual, 0), 1) else 0,
       beats_mean = length(kept) > 0 && residual > 0 && fit$risk <= (1 + 1e-9) * mean_fit$risk,
-      notes = c(release$void, estimated_on(release, sort(c(at$x, at$y)))), epsilon = release$epsilon, delta = release$delta
+      weighted = nzchar(release$weighted), notes = c(release$void, estimated_on(release, sort(c(at$x, at$y)))), epsilon = release$epsilon, delta = release$delta
     ),
     class = "gaussmix_ols"
   )
