@@ -76,7 +76,7 @@ figures: .venv/test networks
 field: .venv/test .venv-field/ready
 	$(BIN)/python -m experiments.field --out experiments/results/field.csv
 	$(BIN)/python -m experiments.field_intervals --out experiments/results/field_intervals.csv
-	$(BIN)/python -m experiments.field_opendp --out experiments/results/field_opendp.csv
+	$(BIN)/python -m experiments.league_opendp --out experiments/results/field_opendp.csv
 
 .venv-field/ready:
 	$(PYTHON) -m venv .venv-field

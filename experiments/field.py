@@ -12,12 +12,12 @@ Tables, bounds, splits and least squares are those of ``passes_protocol.md``; th
   is not private: no way of choosing one could do better.
 - ``diffprivlib``: its LinearRegression (functional mechanism) with the same bounds. Pure ε: it has no use for δ. The
   first level of a category is left out for it: it has no ridge, and all levels together leave a direction open.
-- ``noisy sums``: what dp-statsmodels does, emulated with exact noise (:mod:`experiments.field_sufficient_statistics`),
+- ``noisy sums``: what dp-statsmodels does, emulated with exact noise (:mod:`experiments.noisy_sums`),
   for it is not on the package index; ``as published`` with the noise that it publishes. The first level of a category
   is left out for both.
 - ``mean``: a private mean. Without noise: ``least squares``.
 
-Intervals: :mod:`experiments.field_intervals`. OpenDP, which has one feature: :mod:`experiments.field_opendp`.
+Intervals: :mod:`experiments.field_intervals`. OpenDP, which has one feature: :mod:`experiments.league_opendp`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import Floats
-from experiments.field_sufficient_statistics import Noise, fit
+from experiments.noisy_sums import Noise, fit
 from experiments.parallel import run_all
 from experiments.passes_study import Rows, adassp, in_passes, least_squares, split
 from experiments.passes_tables import Encoded, load
@@ -70,7 +70,7 @@ def by_diffprivlib(train: Floats, test: Floats, table: Encoded, epsilons: tuple[
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder) / "given.npz", Path(folder) / "found.npy"
         np.savez(given, X=train[:, x], y=train[:, target], Z=test[:, x], epsilons=np.array(epsilons), draws=draws)
-        subprocess.run([PYTHON, Path(__file__).with_name("field_diffprivlib.py"), given, found], check=True)
+        subprocess.run([PYTHON, Path(__file__).with_name("league_diffprivlib.py"), given, found], check=True)
         return np.asarray(np.load(found), dtype=np.float64)
 
 

@@ -14,7 +14,7 @@ Protocol, written before the run:
 - **Methods.** ``passes``: four passes without top-coding and ``summary(estimand="table")``. ``one pass``: the same with
   ``passes=1``.
   ``passes, population``: the first release with ``estimand="population"``, whose intervals have sampling error in
-  them, as those of the next two methods have. ``noisy sums``: :mod:`experiments.field_sufficient_statistics`, an
+  them, as those of the next two methods have. ``noisy sums``: :mod:`experiments.noisy_sums`, an
   emulation of dp-statsmodels, with exact noise. ``noisy sums, published``: with the noise that it publishes. Both have
   the same bounds, the first level of a category left out.
 - **Counted.** The share of intervals that end, the share of intervals that hold the coefficient (one that does not end
@@ -43,7 +43,7 @@ from threadpoolctl import threadpool_limits
 
 from experiments import Floats
 from experiments.data_files import read
-from experiments.field_sufficient_statistics import Noise, fit
+from experiments.noisy_sums import Noise, fit
 from experiments.passes_tables import outward
 from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.schema import Schema

@@ -1,6 +1,6 @@
 """One feature beside OpenDP's linear regression, a private Theil-Sen: it has no other one, and none for two features.
 
-    python -m experiments.field_opendp --splits 3 --draws 3 --out experiments/results/field_opendp.csv
+    python -m experiments.league_opendp --splits 3 --draws 3 --out experiments/results/field_opendp.csv
 
 Protocol, written before the run. R² on held-out fifths, splits as in ``passes_protocol.md``; log wage on education (CPS
 1988 and 2024) and log price on carat (diamonds), entries in [-1, 1] by the declared bounds. ``LinearRegression``: with

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from scipy.stats import chi2, t
 
-from experiments import field, field_intervals, field_opendp
-from experiments.field_sufficient_statistics import Noise, fit, noisy_sums
+from experiments import field, field_intervals, league_opendp
+from experiments.noisy_sums import Noise, fit, noisy_sums
 from gaussmix.accounting import gaussian_mu
 
 
@@ -167,7 +167,7 @@ def test_one_feature_by_opendp_and_by_its_medians_is_the_line(monkeypatch):
     rng = np.random.default_rng(3)
     x = rng.uniform(-1, 1, 4_000)
     y = 0.4 * x + 0.1 + rng.normal(0, 0.02, 4_000)
-    assert field_opendp.theil_sen(x, y, rng) == pytest.approx((0.4, 0.1), abs=0.01)
+    assert league_opendp.theil_sen(x, y, rng) == pytest.approx((0.4, 0.1), abs=0.01)
     monkeypatch.setattr("opendp.mod.GLOBAL_FEATURES", set())  # other tests keep theirs
-    dp.enable_features(*field_opendp.FEATURES)
-    assert field_opendp.by_opendp(x, y, 10.0, 1_000) == pytest.approx((0.4, 0.1), abs=0.02)
+    dp.enable_features(*league_opendp.FEATURES)
+    assert league_opendp.by_opendp(x, y, 10.0, 1_000) == pytest.approx((0.4, 0.1), abs=0.02)
