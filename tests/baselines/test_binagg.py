@@ -127,7 +127,8 @@ def test_one_row_changes_the_sums_by_no_more_than_their_sensitivity(monkeypatch)
     X, y = rng.uniform([-1, 0, 5], [1, 10, 6], (50, 3)), rng.uniform(-2, 2, 50)
 
     def exact(X, y):
-        return PreparedBinAgg(SCHEMA, 1.0, 1e-6, account, NoLaplace()).draw(X, y)[0]
+        prepared = PreparedBinAgg(SCHEMA, 1.0, 1e-6, account, NoLaplace(), (-np.ones(3), np.ones(3)))
+        return prepared.draw(X, y)[0]
 
     each, absent = account.mu_of_each_sum, exact(X, y)
     for row in more:
@@ -181,6 +182,19 @@ def test_without_noise_it_is_weighted_least_squares_on_the_means_of_bins():
     assert np.isinf(estimate(dataclasses.replace(sums, counts=np.ones(30)), 1.0)[1]).all()  # all bins dropped
 
 
+def test_the_correction_of_the_published_code_is_divided_by_the_number_of_bins():
+    rng = np.random.default_rng(1)
+    counts, S, T = rng.uniform(5, 50, 8), rng.normal(0, 9, (8, 2)), rng.normal(0, 9, (8, 1))
+    D = rng.uniform(1, 2, (8, 2))
+    sums = BinSums(counts, S, D, T)
+    for correction, divisor in (("theorem", 1), ("code", 8)):
+        A = sum(np.outer(s, s) / c - np.diag(d) / c / divisor for s, d, c in zip(S, D, counts, strict=True))
+        b = sum(s * t / c for s, t, c in zip(S, T[:, 0], counts, strict=True))
+        assert estimate(sums, 0.0, correction)[0][:, 0] == pytest.approx(np.linalg.solve(A, b))
+    with pytest.raises(gm.ArgumentError, match="correction must be one of 'theorem', 'code'"):
+        baselines.BinAgg(**BOUNDS, correction="none").fit(S, T[:, 0])
+
+
 def test_intervals_cover_the_population_where_the_budget_suffices():
     """95 % intervals of 3 slopes and an intercept over 150 tables of 20,000 rows: between 0.90 and 0.99."""
     held = []
@@ -194,6 +208,18 @@ def test_intervals_cover_the_population_where_the_budget_suffices():
         truth = np.append(coef, 4.0)
         held.append((low <= truth) & (truth <= high))
     assert 0.90 <= np.mean(held) <= 0.99
+
+
+def test_without_an_intercept_bins_are_within_the_declared_bounds():
+    rng = np.random.default_rng(0)
+    X = rng.uniform([2, -4], [8, -1], (3_000, 2))
+    schema = baselines.BinAgg(bounds_X=([2, -4], [8, -1]), bounds_y=(-1, 1), fit_intercept=False)
+    lower, upper = schema._corners(schema.schema(2))
+    assert (lower.tolist(), upper.tolist()) == ([0.25, -1.0], [1.0, -0.25])
+    y = X @ [0.1, 0.2] + rng.normal(0, 0.01, 3_000)
+    found = schema.set_params(epsilon=60.0, random_state=0).fit(X, y)
+    assert found.coef_ == pytest.approx([0.1, 0.2], abs=0.02)
+    assert found.intercept_ == 0
 
 
 def test_several_targets_and_refusals():

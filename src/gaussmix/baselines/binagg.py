@@ -38,14 +38,15 @@ the tree alone.
 
 Differences from the published code: the noise of s_k (above); a value on the border of two bins counts in one of them;
 noisy counts are not rescaled to the exact number of rows, which is not public (without an intercept the estimate does
-not depend on the scale of the weights); and there is an intercept, whose sums are the noisy counts themselves. Products
-with them need no correction: w_k c̃_k² = c̃_k.
+not depend on the scale of the weights); and there may be an intercept, whose sums are the noisy counts themselves.
+Products with them need no correction: w_k c̃_k² = c̃_k. As published there is none.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -71,6 +72,7 @@ from gaussmix.releases.certificate import Certificate
 
 __all__ = ["BinAgg", "BinSums", "Box", "PreparedBinAgg", "estimate", "privtree", "with_enough_bins"]
 
+Correction = Literal["theorem", "code"]
 MAX_DEPTH = 200
 LEAST_COUNT = 2.0
 """Noisy count below which a bin is dropped."""
@@ -118,10 +120,13 @@ class Box:
         ]
 
 
-def privtree(X: Floats, laplace_scale: float, rng: np.random.Generator) -> list[Box]:
-    """Divide the box [-1, 1]^d of the rows X, (n, d); the boxes without their rows are private."""
+def privtree(
+    X: Floats, laplace_scale: float, rng: np.random.Generator, corners: tuple[Floats, Floats] | None = None
+) -> list[Box]:
+    """Divide a box of the rows X, (n, d), by default [-1, 1]^d; the boxes without their rows are private."""
     d, decay = X.shape[1], laplace_scale * math.log(2)
-    waiting, leaves = [Box(np.full(d, -1.0), np.full(d, 1.0), np.arange(len(X)), 0)], []
+    lower, upper = corners or (np.full(d, -1.0), np.full(d, 1.0))
+    waiting, leaves = [Box(lower, upper, np.arange(len(X)), 0)], []
     while waiting:
         box = waiting.pop()
         biased = max(len(box.rows) - box.depth * decay, -decay)
@@ -146,10 +151,11 @@ def with_enough_bins(leaves: list[Box], X: Floats) -> list[Box]:
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Estimate
-def estimate(sums: BinSums, intercept: float) -> tuple[Floats, Floats]:
+def estimate(sums: BinSums, intercept: float, correction: Correction = "theorem") -> tuple[Floats, Floats]:
     """Return β, (p, targets), and its covariance matrices, (targets, p, p); infinite if there are too few bins.
 
-    ``intercept`` is the value of the constant column, which comes last; 0 without one.
+    ``intercept`` is the value of the constant column, which comes last; 0 without one. With ``correction="code"`` the
+    sum of w_k D_k is divided by K once more in β, not in the covariance matrix.
     """
     kept = sums.counts >= LEAST_COUNT
     w, T = 1 / sums.counts[kept], sums.sums_y[kept]
@@ -161,7 +167,8 @@ def estimate(sums: BinSums, intercept: float) -> tuple[Floats, Floats]:
         root = np.sqrt(w)[:, np.newaxis]
         return np.asarray(np.linalg.lstsq(S * root, T * root, rcond=None)[0], np.float64), np.full((q, p, p), math.inf)
     M = ((S.T * w) @ S - np.diag(w @ D)) / K
-    beta = scipy.linalg.solve(M, (S.T * w) @ T / K, assume_a="sym")  # indefinite if noise dominates, as published
+    solved = M if correction == "theorem" else ((S.T * w) @ S - np.diag(w @ D) / K) / K
+    beta = scipy.linalg.solve(solved, (S.T * w) @ T / K, assume_a="sym")  # indefinite if noise dominates, as published
     covariances = []
     for t, b in zip(T.T, beta.T, strict=True):
         Q = w[:, np.newaxis] * (S * (t - S @ b)[:, np.newaxis] + D * b)
@@ -174,32 +181,42 @@ def estimate(sums: BinSums, intercept: float) -> tuple[Floats, Floats]:
 # Mechanism
 @dataclass(frozen=True)
 class PreparedBinAgg:
-    """BinAgg with everything settled but the rows."""
+    """BinAgg with everything settled but the rows; ``corners`` are those of the box of features in encoded units."""
 
     schema: Schema
     epsilon: float
     delta: float
     account: BinAggAccount
     rng: np.random.Generator
+    corners: tuple[Floats, Floats]
     _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     @classmethod
-    def of(cls, schema: Schema, *, epsilon: float, delta: float, rng: np.random.Generator) -> PreparedBinAgg:
-        """Check the parameters and compute the noise."""
+    def of(
+        cls,
+        schema: Schema,
+        *,
+        epsilon: float,
+        delta: float,
+        rng: np.random.Generator,
+        corners: tuple[Floats, Floats] | None = None,
+    ) -> PreparedBinAgg:
+        """Check the parameters and compute the noise; by default the box is [-1, 1]^d."""
         epsilon, delta = check.positive(epsilon=epsilon), check.in_interval(0, 1, delta=delta)
         mu = gaussian_mu(epsilon, delta)
-        return cls(schema, epsilon, delta, BinAggAccount(mu, 3 / binning_epsilon(mu)), rng)
+        whole = np.ones(len(schema.groups[FEATURES]))
+        return cls(schema, epsilon, delta, BinAggAccount(mu, 3 / binning_epsilon(mu)), rng, corners or (-whole, whole))
 
     def draw(self, X: ArrayLike, y: ArrayLike) -> tuple[BinSums, Certificate]:
         """Draw bins, counts and sums."""
         schema, rng = self.schema, self.rng
         encoded = encode_arrays(schema, X, y) * schema.row_norm
         self._once.take()
-        rows = np.clip(encoded[:, schema.groups[FEATURES]], -1.0, 1.0)
+        rows = np.clip(encoded[:, schema.groups[FEATURES]], *self.corners)
         targets = [name for name in schema.columns if name != FEATURES]
         bound = np.array([schema.norm_of([name]) for name in targets])
         responses = np.clip(encoded[:, [schema.groups[name][0] for name in targets]], -bound, bound)
-        boxes = with_enough_bins(privtree(rows, self.account.laplace_scale, rng), rows)
+        boxes = with_enough_bins(privtree(rows, self.account.laplace_scale, rng, self.corners), rows)
         largest = np.array([np.maximum(np.abs(box.lower), np.abs(box.upper)) for box in boxes])
         each = 1 / self.account.mu_of_each_sum
         noise_x = math.sqrt(largest.shape[1]) * largest * each
@@ -231,6 +248,10 @@ class BinAgg(LinearRegressor, Private):
     ----------
     epsilon, delta, data_norm, bounds_X, bounds_y, fit_intercept, random_state
         As in :class:`gaussmix.LinearRegression`. An infinite ``epsilon`` gives least squares, without intervals.
+    correction : {"theorem", "code"}
+        ``"theorem"`` subtracts the covariance of the noise from the matrix of sums. ``"code"`` subtracts it divided by
+        the number of bins, as the published code does: nearly nothing, which biases coefficients towards 0 and makes
+        predictions more stable.
 
     Attributes
     ----------
@@ -242,21 +263,25 @@ class BinAgg(LinearRegressor, Private):
         The guarantee and its conditions.
     """
 
+    correction: Correction = "theorem"
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> BinAgg:
         """Fit to X (rows, features) and y (rows,) or (rows, targets)."""
+        check.choice(("theorem", "code"), correction=self.correction)
         n_features, shape = shape_of(X, y)
         schema = self.schema(n_features, *shape)
         if check.positive(epsilon=self.epsilon) == math.inf:
             self.covariance_ = np.full((len(schema.columns) - 1, *2 * (n_features + self.fit_intercept,)), math.nan)
             return super().fit(X, y)
         rng = generator(self.random_state)
-        prepared = PreparedBinAgg.of(schema, epsilon=self.epsilon, delta=self.delta, rng=rng)
+        corners = self._corners(schema)
+        prepared = PreparedBinAgg.of(schema, epsilon=self.epsilon, delta=self.delta, rng=rng, corners=corners)
         warn_if_weak(self.epsilon, self.delta)
         rows, targets = read_targets(self, X, y, several=True, finite=False)  # NaN is found where rows are encoded
         if len(rows) < n_features:
             raise DataError("The table has fewer rows than features, so no regression is identified.")
         sums, self.privacy_ = prepared.draw(rows, targets)
-        theta, covariances = estimate(sums, schema.intercept)
+        theta, covariances = estimate(sums, schema.intercept, self.correction)
         # Coefficients in original units are an affine function of θ: its matrix, column by column.
         zero, size = np.zeros_like(theta), theta.shape[0]
         columns = [self._flat(schema, zero + np.eye(size)[:, [j]]) - self._flat(schema, zero) for j in range(size)]
@@ -265,6 +290,17 @@ class BinAgg(LinearRegressor, Private):
         if np.isfinite(covariances).all():
             self.covariance_ = A @ covariances @ A.transpose(0, 2, 1)
         return self._fit_theta(schema, theta, shape)
+
+    def _corners(self, schema: Schema) -> tuple[Floats, Floats] | None:
+        """Return the declared box in encoded units.
+
+        Without an intercept nothing is centred and a schema widens bounds to be symmetric; the bins need not.
+        """
+        if self.bounds_X is None or self.fit_intercept:
+            return None
+        ends = np.array([np.broadcast_to(end, len(schema.groups[FEATURES])) for end in self.bounds_X], dtype=np.float64)
+        lower, upper = ends / np.abs(ends).max(axis=0)
+        return lower, upper
 
     def _flat(self, schema: Schema, theta: Floats) -> Floats:
         """Return coefficients and intercept of every target in original units, (targets, p)."""
