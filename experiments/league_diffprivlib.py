@@ -1,4 +1,4 @@
-"""Linear regression by diffprivlib on arrays from a file, in an environment that has it (:mod:`experiments.field`)."""
+"""Linear regression by diffprivlib on arrays from a file, in an environment that has it (:mod:`experiments.league`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     given = np.load(sys.argv[1])
     found = [
-        [
-            LinearRegression(epsilon=float(epsilon), bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0), random_state=draw)
-            .fit(given["X"], given["y"])
-            .predict(given["Z"])
-            for draw in range(int(given["draws"]))
-        ]
+        LinearRegression(
+            epsilon=float(epsilon), bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0), random_state=int(given["seed"])
+        )
+        .fit(given["X"], given["y"])
+        .predict(given["Z"])
         for epsilon in given["epsilons"]
     ]
     np.save(sys.argv[2], np.array(found))
