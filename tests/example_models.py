@@ -13,6 +13,7 @@ LINEAR = [
     gm.PoissonRegressor(bounds_X=(-10, 10), bounds_y=(0, 200), random_state=0),
     baselines.AdaSSP(**BOUNDS, random_state=0),
     baselines.AdaSSP(**BOUNDS, analysis="printed", random_state=0),
+    baselines.BinAgg(**BOUNDS, random_state=0),
     baselines.SheffetMixing(**BOUNDS, random_state=0),
     baselines.SheffetMixing(**BOUNDS, analysis="renyi", random_state=0),
     baselines.Ridge(**BOUNDS),

@@ -79,7 +79,13 @@ DRAWING = {
 }
 """Where something is drawn outside of the mechanism, and why that is no noise of a release."""
 
-NOISE = {"baselines/adassp.py", "baselines/objective_perturbation.py", "paper/mixing.py", "baselines/sheffet.py"}
+NOISE = {
+    "baselines/adassp.py",
+    "baselines/binagg.py",
+    "baselines/objective_perturbation.py",
+    "paper/mixing.py",
+    "baselines/sheffet.py",
+}
 """Where noise is drawn outside of the package `mechanism`: the paper's algorithms and the baselines have both ends."""
 
 PACKAGE = Path(gaussmix.__file__).parent

@@ -13,7 +13,7 @@ import gaussmix as gm
 from gaussmix import accounting
 from gaussmix.accounting.accounts import Account, NonPrivate
 from gaussmix.accounting.private_scale import private_scale_delta
-from gaussmix.baselines import AdaSSP, ObjectivePerturbation, SheffetMixing
+from gaussmix.baselines import AdaSSP, BinAgg, ObjectivePerturbation, SheffetMixing
 from gaussmix.releases.certificate import _MECHANISMS, Certificate
 
 RNG = np.random.default_rng(0)
@@ -26,6 +26,7 @@ def fitted(name):
     return {
         "AdaSSP": lambda: AdaSSP(**regression).fit(X, y),
         "printed": lambda: AdaSSP(**regression, analysis="printed").fit(X, y),
+        "BinAgg": lambda: BinAgg(**regression).fit(X, y),
         "SheffetMixing": lambda: SheffetMixing(**regression).fit(X, y),
         "Sheffet, Rényi": lambda: SheffetMixing(**regression, analysis="renyi").fit(X, y),
         "ObjectivePerturbation": lambda: ObjectivePerturbation(**BUDGET, classes=[False, True]).fit(X, y > 0),
@@ -37,6 +38,7 @@ def fitted(name):
 NAMES = [
     "AdaSSP",
     "printed",
+    "BinAgg",
     "SheffetMixing",
     "Sheffet, Rényi",
     "ObjectivePerturbation",

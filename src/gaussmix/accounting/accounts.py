@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from scipy import special
+
 from gaussmix import _validation as check
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.gaussian import gaussian_delta_up
@@ -23,7 +25,15 @@ from gaussmix.accounting.numerics import root_up
 from gaussmix.accounting.parameters import Neighbours
 from gaussmix.accounting.thresholds import CountsAccount
 
-__all__ = ["Account", "AdaSSPAccount", "NonPrivate", "ObjectivePerturbationAccount", "SheffetAccount"]
+__all__ = [
+    "Account",
+    "AdaSSPAccount",
+    "BinAggAccount",
+    "NonPrivate",
+    "ObjectivePerturbationAccount",
+    "SheffetAccount",
+    "binning_epsilon",
+]
 
 GRADIENT_NORM = 1e-8
 """Tolerance on the gradient norm in units of C_X. The proof of objective perturbation is for the exact minimum."""
@@ -111,4 +121,47 @@ class ObjectivePerturbationAccount:
         )
 
 
-Account = LatticeAccount | CountsAccount | NonPrivate | AdaSSPAccount | SheffetAccount | ObjectivePerturbationAccount
+def binning_epsilon(mu: float) -> float:
+    """Return ε of BinAgg's bins within a total budget of μ-Gaussian DP: ε-DP implies μ/√28-Gaussian DP.
+
+    ε = log(Φ(m/2)/Φ(-m/2)), m = μ/√28, rounded down; at most 3.75 (:mod:`gaussmix.baselines.binagg`).
+
+    >>> round(binning_epsilon(1.0), 4)
+    0.1509
+    """
+    half = check.positive(finite=True, mu=mu) / math.sqrt(28) / 2
+    return min(float(special.log_ndtr(half) - special.log_ndtr(-half)) / _LAST_DIGITS, 3.75)
+
+
+@dataclass(frozen=True)
+class BinAggAccount:
+    """Account of BinAgg: bins and three kinds of sums, whose μ are in the ratio 1 : 3 : 3 : 3 and compose to ``mu``."""
+
+    mu: float
+    laplace_scale: float
+    analysis: Literal["Gaussian DP"] = "Gaussian DP"
+
+    @property
+    def mu_of_each_sum(self) -> float:
+        """μ of counts, of sums of features and of sums of responses."""
+        return 3 * self.mu / math.sqrt(28) / _LAST_DIGITS
+
+    def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
+        """Return whether the parameters give (ε, δ) under the relation."""
+        mu = check.positive(finite=True, mu=self.mu)
+        return (
+            neighbours == "add-remove"
+            and gaussian_delta_up(epsilon, mu) <= delta
+            and check.real(laplace_scale=self.laplace_scale) >= 3 / binning_epsilon(mu) / _LAST_DIGITS
+        )
+
+
+Account = (
+    LatticeAccount
+    | CountsAccount
+    | NonPrivate
+    | AdaSSPAccount
+    | BinAggAccount
+    | SheffetAccount
+    | ObjectivePerturbationAccount
+)

@@ -21,6 +21,7 @@ from gaussmix._text import plain
 from gaussmix.accounting.accounts import (
     Account,
     AdaSSPAccount,
+    BinAggAccount,
     NonPrivate,
     ObjectivePerturbationAccount,
     SheffetAccount,
@@ -64,6 +65,7 @@ _MECHANISMS: dict[type[Account], tuple[str, str]] = {  # name, also in files; de
     ),
     NonPrivate: ("none", "None: the exact Gram matrix"),
     AdaSSPAccount: ("AdaSSP", "Noisy sufficient statistics (AdaSSP)"),
+    BinAggAccount: ("BinAgg", "Noisy sums over private bins (BinAgg)"),
     SheffetAccount: ("Sheffet's tested sketch", "Sheffet's tested Gaussian sketch"),
     ObjectivePerturbationAccount: ("objective perturbation", "Objective perturbation"),
     CountsAccount: ("noisy counts by column", "Noisy counts by column"),

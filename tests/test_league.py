@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import opendp.prelude as dp
 import pandas as pd
 import pytest
 from scipy.stats import chi2, t
 
-from experiments import field, field_intervals, field_opendp
-from experiments.field_sufficient_statistics import Noise, fit, noisy_sums
+from experiments import league, league_opendp
+from experiments.noisy_sums import Noise, fit, noisy_sums
+from experiments.study_tables import StudyTable
 from gaussmix.accounting import gaussian_mu
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_gradient_descent_without_noise_is_least_squares():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.uniform(-1, 1, (500, 2)), np.ones(500)])
     y = X @ [0.3, -0.2, 0.1] + rng.normal(0, 0.01, 500)
-    theta = field.gradient_descent(X, y, 1e12, rng, steps=2_000, clip=1e3, rate=2.0)
+    theta = league.gradient_descent(X, y, 1e12, rng, steps=2_000, clip=1e3, rate=2.0)
     assert theta == pytest.approx(np.linalg.lstsq(X, y, rcond=None)[0], abs=1e-6)
 
 
@@ -25,7 +30,7 @@ def test_the_noise_is_that_of_gaussian_dp():
     """One step from 0 on rows of zeros is noise alone: clip/μ a coordinate, √steps more in each of several."""
     X, y = np.zeros((10, 10_000)), np.zeros(10)
     for steps in (1, 4):
-        theta = field.gradient_descent(X, y, 0.5, np.random.default_rng(0), steps=steps, clip=3.0, rate=1.0)
+        theta = league.gradient_descent(X, y, 0.5, np.random.default_rng(0), steps=steps, clip=3.0, rate=1.0)
         own = theta * np.sqrt(10_000) * 10 / steps  # the noises of all steps add up: √steps of them, √steps large
         assert np.std(own) == pytest.approx(3.0 / 0.5, rel=0.03)
 
@@ -33,19 +38,8 @@ def test_the_noise_is_that_of_gaussian_dp():
 def test_no_row_moves_a_gradient_by_more_than_the_clip():
     X, y = np.full((1, 3), 50.0), np.array([100.0])
     rng = np.random.default_rng(0)
-    theta = field.gradient_descent(X, y, 1e12, rng, steps=1, clip=0.3, rate=1.0)
+    theta = league.gradient_descent(X, y, 1e12, rng, steps=1, clip=0.3, rate=1.0)
     assert np.linalg.norm(theta * np.sqrt(3)) == pytest.approx(0.3)
-
-
-def test_the_report_has_the_best_setting_of_each_budget():
-    methods = ["least squares", "passes", "LinearMixing", "AdaSSP", "DP-GD 10 1.0 0.5", "DP-GD 40 1.0 0.5"]
-    methods += ["noisy sums", "as published", "diffprivlib", "mean"]
-    rows = [
-        {"table": "t", "split": 0, "draw": 0, "method": name, "epsilon": 1.0, "r2": 0.1 * i}
-        for i, name in enumerate(methods)
-    ]
-    last = field.report(pd.DataFrame(rows)).splitlines()[-1]
-    assert last == "| t | 1 | 0.000 | 0.100 | 0.200 | 0.300 | 0.500 | 0.600 | 0.700 | 0.800 | 0.900 |"
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -132,42 +126,99 @@ def test_a_matrix_that_is_not_positive_is_raised():
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Intervals, and one feature
-@pytest.fixture(scope="module")
-def rare():
-    return field_intervals.load("rare")
+# The league
+@pytest.fixture
+def small(monkeypatch):
+    """A table of two numbers, a boolean and a category of three levels, with a known line."""
+    rng, n = np.random.default_rng(5), 4_000
+    frame = pd.DataFrame({"age": rng.uniform(20, 80, n), "member": rng.random(n) < 0.4})
+    frame["city"] = rng.choice(["a", "b", "c"], n)
+    frame["cost"] = 0.5 * frame["age"] + 4 * frame["member"] + 6 * (frame["city"] == "c") + rng.normal(0, 3, n)
+    schema = {"age": [0.0, 100.0], "member": "boolean", "city": ["a", "b", "c"], "cost": [0.0, 100.0]}
+    table = StudyTable(frame, schema, ("cost",))
+    monkeypatch.setattr(league, "load", lambda name: table)
+    monkeypatch.setattr(league, "TABLES", {"small": "age"})
+    return league.Split.of("small", 0)
 
 
-def test_encoded_rows_give_the_tables_own_coefficients(rare):
-    names, Z, scales, squared_norm = field_intervals.encoded(rare)
-    theta, *_ = np.linalg.lstsq(Z[:, :-1], Z[:, -1], rcond=None)
-    found, wanted = dict(zip(names, theta * scales, strict=True)), rare.fitted[0]
-    assert [found[at] for at in rare.counted] == pytest.approx([wanted[at] for at in rare.counted])
-    assert np.abs(Z).max() <= 1
-    assert np.sum(Z[:, :-1] ** 2, axis=1).max() <= squared_norm == pytest.approx(5.0)
+def test_encoded_rows_and_the_raw_fit(small):
+    X, y, *_ = small.arrays
+    assert small.encoding.names == ["age", "member", "city=b", "city=c"]
+    assert np.abs(X).max() <= 1
+    assert np.sum(X**2, axis=1).max() <= small.encoding.n_sources == 3
+    slopes, errors, intercept = small.raw
+    A = np.column_stack([X, np.ones(len(X))])
+    theta, rss, *_ = np.linalg.lstsq(A, y, rcond=None)
+    assert [*slopes, intercept] == pytest.approx(theta)
+    assert errors == pytest.approx(np.sqrt(rss[0] / (len(y) - 5) * np.diagonal(np.linalg.inv(A.T @ A)))[:4])
+    assert slopes == pytest.approx([0.5, 0.08, 0.0, 0.12], abs=0.01)
 
 
-def test_the_study_of_intervals_has_every_method_and_counts_what_they_hold(rare):
-    draws = pd.DataFrame(field_intervals.of_table("rare", 1.0, 2))
-    found = field_intervals.by_coefficient(draws)
-    assert len(found) == 5 * len(rare.counted)
-    assert (found["releases"] == 2).all()
-    truth = rare.fitted[0]["age"]
-    key = {"table": "rare", "epsilon": 1.0, "method": "noisy sums", "coefficient": "age", "raised": False}
-    ends = [(truth - 1, truth + 1), (truth + 1, truth + 2), (-np.inf, np.inf), (truth - 2, truth)]
-    own = [key | {"release": i, "low": low, "high": high} for i, (low, high) in enumerate(ends)]
-    [row] = field_intervals.by_coefficient(pd.DataFrame(own)).to_dict("records")
-    assert (row["held"], row["finite"], row["held_not_raised"]) == (0.75, 0.75, 0.75)
-    error = rare.fitted[1][list(rare.design).index("age")]
-    assert row["length"] == pytest.approx(2 / (2 * 1.959964 * error))
-    assert field_intervals.report(found).count("\n") == 1 + 5
+def test_figures_count_what_intervals_contain(small):
+    truth, errors, _ = small.raw
+    ends = np.column_stack([truth - 2 * errors, truth + 2 * errors])
+    ends[0] += 3 * errors[0]
+    ends[1] = -np.inf, np.inf
+    found = small.compare(truth + [1, -2, 3, 0] * errors, ends)
+    assert found["coverage"] == pytest.approx(2 / 3)
+    assert found["identified"] == 0.75
+    assert found["length"] == pytest.approx(2 / 1.959964)
+    assert found["error"] == pytest.approx(1.5)
 
 
-def test_one_feature_by_opendp_and_by_its_medians_is_the_line(monkeypatch):
+def test_discretised_rows_are_decoded_to_midpoints(small):
+    codes = league.discretised(small.table, small.train)
+    assert codes.max().tolist() <= [31, 1, 2, 31]
+    rows = league.decoded(small.table, codes)
+    assert np.abs(rows["age"] - small.train["age"]).max() <= 100 / 64
+    assert rows[["member", "city"]].equals(small.train[["member", "city"]])
+    assert small.raw[0] == pytest.approx(league.ordinary(*small.encoding.encode(small.table, rows))[0], abs=0.01)
+
+
+def test_every_method_runs_and_recovers_the_line_at_a_large_budget(small, monkeypatch):
+    monkeypatch.setattr("opendp.mod.GLOBAL_FEATURES", set())  # other tests keep theirs
+    monkeypatch.setattr(league, "DIFFPRIVLIB", Path("missing"))
+    monkeypatch.setattr(league, "EPSILONS", (30.0,))
+    rows = {row["method"]: row for row in league.trial("small", 0)}
+    assert {*rows} >= {*league.LINEAR} - {"DP-GD", "diffprivlib", "MST", "AIM"}
+    for name in ("gaussmix predictor", "gaussmix ols", "gaussmix LinearRegression", "AdaSSP", "noisy sums"):
+        assert rows[name]["r2"] == pytest.approx(rows["least squares"]["r2"], abs=0.01)
+    assert rows["gaussmix ols"]["identified"] == 1
+    assert rows["least squares"] | {"error": 0.0, "coverage": 1.0} == rows["least squares"]
+    [synthetic] = league.synthetic_trial("small", 0, 1.0, "none")
+    assert synthetic["r2"] == pytest.approx(rows["least squares"]["r2"], abs=0.01)
+
+
+def test_logistic_methods_run(small, monkeypatch):
+    monkeypatch.setattr(league, "CLASSES", {"small": "member"})
+    monkeypatch.setattr(league, "EPSILONS", (30.0,))
+    rows = {row["method"]: row for row in league.classify("small", 0)}
+    assert {*rows} == {*league.LOGISTIC}
+    best = rows["maximum likelihood"]["log_loss"]
+    assert rows["gaussmix logit"]["log_loss"] == pytest.approx(best, abs=0.01)
+    assert rows["mean"]["log_loss"] > best
+
+
+def test_losses_are_found():
+    values = {"least squares": 0.5, "gaussmix predictor": 0.3, "AdaSSP": 0.301, "DP-GD 1": 0.2, "DP-GD 2": 0.4}
+    keys = ["coverage", "own_coverage", "length", "identified", "error", "log_loss", "auc"]
+    rows = [{"table": "t", "split": 0, "epsilon": 1.0, "method": name, "r2": r2} for name, r2 in values.items()]
+    kept = league.with_best_settings(pd.DataFrame(rows).assign(**dict.fromkeys(keys, np.nan)))
+    assert len(kept) == 4
+    means = league.averages(kept)
+    assert league.lost_predictions(means).splitlines()[2:] == ["| t | 1 | 0.300 | DP-GD | 0.400 |"]
+
+
+def test_the_page_has_the_numbers_of_the_file():
+    page = (ROOT / "docs" / "league.md").read_text(encoding="utf-8")
+    for name, table in league.blocks(pd.read_csv(ROOT / "experiments" / "results" / "league.csv")).items():
+        assert f"<!-- begin {name} -->\n{table}\n<!-- end {name} -->" in page
+
+
+def test_one_predictor_by_opendp_is_the_line(monkeypatch):
     rng = np.random.default_rng(3)
     x = rng.uniform(-1, 1, 4_000)
     y = 0.4 * x + 0.1 + rng.normal(0, 0.02, 4_000)
-    assert field_opendp.theil_sen(x, y, rng) == pytest.approx((0.4, 0.1), abs=0.01)
     monkeypatch.setattr("opendp.mod.GLOBAL_FEATURES", set())  # other tests keep theirs
-    dp.enable_features(*field_opendp.FEATURES)
-    assert field_opendp.by_opendp(x, y, 10.0, 1_000) == pytest.approx((0.4, 0.1), abs=0.02)
+    dp.enable_features(*league_opendp.FEATURES)
+    assert league_opendp.theil_sen_line(x, y, 10.0, 1_000) == pytest.approx((0.4, 0.1), abs=0.02)
