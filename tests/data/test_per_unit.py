@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import stat
+import tempfile
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -17,13 +20,13 @@ from hypothesis import strategies as st
 
 import gaussmix as gm
 from gaussmix.cli import main
-from gaussmix.data.per_unit import Feature, parse_feature
-from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
+from gaussmix.data.per_unit import parse_feature
+from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError
 
 FEATURES = {
     "visits": gm.count(),
     "bp": gm.mean("pressure", bounds=(60, 220)),
-    "total": gm.sum("cost"),
+    "total": gm.sum("cost", bounds=(0, 1000)),
     "least": gm.min("cost"),
     "most": gm.max("cost"),
     "ever": gm.any("smoker"),
@@ -88,9 +91,8 @@ def test_a_unit_with_all_of_its_rows_changes_one_row(seed, patient):
     """The privacy statement: row-level privacy of features is unit-level privacy of rows."""
     frame = events(400, seed)
     rest = frame[frame["patient"] != patient].sample(frac=1, random_state=seed)  # in another order
-    deterministic = {name: feature for name, feature in FEATURES.items() if name not in ("bp", "total")}
-    more = collected(gm.per_unit(frame, unit="patient", **deterministic).to_arrow())
-    less = collected(gm.per_unit(rest, unit="patient", **deterministic).to_arrow())
+    more = collected(gm.per_unit(frame, unit="patient", **FEATURES).to_arrow())
+    less = collected(gm.per_unit(rest, unit="patient", **FEATURES).to_arrow())
     more.pop(str(patient), None)
     assert more == less
 
@@ -143,10 +145,10 @@ def test_errors_quote_no_value():
     with pytest.raises(DataError, match="Privacy-unit column 'patient' has missing values"):
         gm.per_unit(frame, unit="patient", visits=gm.count())
     with pytest.raises(DataError, match="Features cannot be computed") as caught:
-        gm.per_unit(events(100).assign(name="secret"), unit="patient", name=gm.mean("name"))
+        gm.per_unit(events(100).assign(name="secret"), unit="patient", name=gm.mean("name", bounds=(0, 1)))
     assert "secret" not in repr((caught.value, caught.value.__cause__, caught.value.__context__))
     with pytest.raises(DataError, match="Column 'weight' is not in"):
-        gm.per_unit(events(100), unit="patient", weight=gm.mean("weight"))
+        gm.per_unit(events(100), unit="patient", weight=gm.max("weight"))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_errors_quote_no_value():
         (lambda: gm.per_unit(events(10), unit="patient", age="last"), TypeError, "age must be a Feature"),
         (lambda: gm.mean("age", bounds=(3, 1)), ArgumentError, "bounds must be increasing"),
         (lambda: gm.mean("age", bounds=3), ArgumentTypeError, "bounds must be a pair"),
-        (lambda: gm.mean(3), ArgumentTypeError, "column must be the name of a column"),
+        (lambda: gm.mean(3, bounds=(0, 1)), ArgumentTypeError, "column must be the name of a column"),
         (lambda: parse_feature("age"), ArgumentError, "must be written as name=function"),
         (lambda: parse_feature("age=median(age)"), ArgumentError, "must be written as name=function"),
         (lambda: parse_feature("age=last(age)"), ArgumentError, "must be written as name=function"),
@@ -172,9 +174,66 @@ def test_wrong_arguments(call, error, words):
 
 def test_names_with_quotes_are_quoted():
     frame = pd.DataFrame({'i"d': [1, 1], 'x"); drop': [1.0, 3.0]})
-    found = gm.per_unit(frame, unit='i"d', **{'y"': gm.mean('x"); drop')})
+    found = gm.per_unit(frame, unit='i"d', **{'y"': gm.mean('x"); drop', bounds=(0, 9))})
     assert found.to_arrow().to_pylist() == [{'i"d': "1", 'y"': 2.0}]
-    assert Feature("mean", "x").sql() == 'avg("x"::DOUBLE)'
+
+
+def test_names_that_differ_in_case_are_different_columns():
+    """DuckDB ignores case: the join was by ID, so that a unit had three rows."""
+    visits = pa.table({"id": ["a", "a", "b"], "V": [1.0, 2.0, 3.0], "v": [10.0, 20.0, 30.0]})
+    found = gm.per_unit(visits, unit="id", V=gm.max("V"), v=gm.max("v"))
+    assert found.to_arrow().sort_by("id").to_pylist() == [
+        {"id": "a", "V": 2.0, "v": 20.0},
+        {"id": "b", "V": 3.0, "v": 30.0},
+    ]
+    persons = pa.table({"ID": ["r1", "r2"], "id": ["a", "a"]})
+    with pytest.raises(DataError, match="join has several rows with the same id"):
+        gm.per_unit(visits, unit="id", join=persons, n=gm.count())
+
+
+def test_sums_do_not_depend_on_the_order_of_rows():
+    values = np.array([1e17, -1e17, 1.0, 3.0, -5e16, 5e16])
+    bounds = (-1e17, 1e17)
+    found = {
+        tuple(
+            gm.per_unit(
+                {"id": np.zeros(6, dtype=int), "x": values[order]},
+                unit="id",
+                s=gm.sum("x", bounds=bounds),
+                m=gm.mean("x", bounds=bounds),
+            )
+            .to_arrow()
+            .to_pylist()[0]
+            .values()
+        )
+        for order in map(list, itertools.permutations(range(6)))
+    }
+    assert len(found) == 1
+
+
+def test_an_empty_id_is_missing():
+    with pytest.raises(DataError, match="has missing values"):
+        gm.per_unit({"id": np.array(["a", ""]), "x": np.zeros(2)}, unit="id", n=gm.count())
+
+
+def test_what_spills_is_private(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    seen = []
+    connect = duckdb.connect
+    monkeypatch.setattr(duckdb, "connect", lambda *words, config: seen.append(config) or connect(*words, config=config))
+    gm.per_unit(events(50), unit="patient", visits=gm.count())
+    (config,) = seen
+    assert Path(config["temp_directory"]).parent == tmp_path
+    assert not Path(config["temp_directory"]).exists()  # removed after use
+
+
+def test_csv_files_order_by_dates_only(tmp_path):
+    (tmp_path / "a.csv").write_text("id,day,when,x\n1,9,2026-01-09,1\n1,10,2026-01-10,2\n")
+    found = gm.per_unit(tmp_path / "a.csv", unit="id", x=gm.last("x", by="when"))
+    assert found.to_arrow().to_pylist() == [{"id": "1", "x": 2.0}]
+    with pytest.raises((DataError, DataTypeError)):  # as text 9 would come after 10
+        gm.per_unit(tmp_path / "a.csv", unit="id", x=gm.last("x", by="day"))
 
 
 def test_the_command_writes_what_the_function_returns(tmp_path):

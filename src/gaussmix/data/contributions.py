@@ -165,8 +165,6 @@ def unit_ids(name: str, array: pa.Array, key: bytes) -> Words:
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
     lengths = np.diff(offsets)
-    if not lengths.all():
-        raise _missing(name)
     found = np.empty((len(texts), 2), dtype=np.uint64)
     for length in np.unique(lengths):
         at = np.flatnonzero(lengths == length)
@@ -205,7 +203,10 @@ def unit_texts(name: str, array: pa.Array) -> pa.LargeStringArray:
         raise DataTypeError(
             f"Privacy-unit column {name!r} must hold text or integers, but its type is {kind}. Cast it."
         )
-    return pc.cast(array, pa.large_string())
+    texts = pc.cast(array, pa.large_string())
+    if pc.any(pc.equal(pc.binary_length(texts), 0)).as_py():
+        raise _missing(name)
+    return texts
 
 
 def _missing(name: str) -> DataError:

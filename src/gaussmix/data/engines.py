@@ -18,6 +18,7 @@ import operator
 import os
 import pickle
 import re
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -56,7 +57,8 @@ _ROW_BY_ROW = {"CTE", "CTE_SCAN", "DUMMY_SCAN", "EXPRESSION_GET", "FILTER", "ORD
 _SCANS = {"ARROW_SCAN", "MYSQL_SCAN", "PANDAS_SCAN", "PARQUET_SCAN", "POSTGRES_SCAN", "PYTHON_ARROW_SCAN", "SEQ_SCAN"}
 _SCANS |= {"DELTA_SCAN", "ICEBERG_SCAN", "SQLITE_SCAN", "READ_CSV", "READ_CSV_AUTO", "READ_JSON", "READ_JSON_AUTO"}
 _SCANS |= {"READ_NDJSON", "READ_NDJSON_AUTO", "READ_PARQUET"}
-_SPARK_ROW_BY_ROW = {"Filter", "LocalRelation", "LogicalRDD", "OneRowRelation", "Project", "Range", "Relation"}
+_SPARK_SCANS = {"HiveTableRelation", "LocalRelation", "Range", "Relation", "RelationV2"}
+_SPARK_ROW_BY_ROW = {"Filter", "Project", *_SPARK_SCANS}
 _SPARK_ROW_BY_ROW |= {
     "RelationV2",
     "HiveTableRelation",
@@ -77,6 +79,7 @@ _SPARK_VOLATILE: tuple[str, ...] = (
     "monotonically_increasing_id",
 )
 _SPARK_VOLATILE += ("spark_partition_id", "input_file_name", "input_file_block_start", "first", "last", "any_value")
+_PARTITIONS = 200  # of a shuffle whose number is not set
 _POSITIONS = ("rowid", "file_row_number", "file_index")  # columns that say where a row is stored
 
 A = TypeVar("A", bound=Summable)
@@ -421,9 +424,10 @@ class DaskTable(ClusterTable):
         names = list(dict.fromkeys([unit, *columns]))
         check_columns(list(self._data.columns), names, "the table")
         frame = self._data[names]
-        if frame[unit].dtype.kind == "f":  # -0.0 and 0.0 are one unit
-            frame = frame.assign(**{unit: frame[unit].astype("int64")})
-        return frame.shuffle(on=unit)
+        if frame[unit].dtype.kind != "f":
+            return frame.shuffle(on=unit)
+        key = "gaussmix shuffle key"  # -0.0 and 0.0 are one unit
+        return frame.assign(**{key: frame[unit] + 0.0}).shuffle(on=key)[names]
 
     def arrow_schema(self) -> pa.Schema:
         """Return names and types of the columns, without reading rows."""
@@ -464,6 +468,9 @@ def _build(part: Any, number: int, *, build: Callable[[Any, int], A], empty: A) 
 _RESULT = pa.schema([("part", pa.int32()), ("sums", pa.binary())])
 
 
+_features: weakref.WeakSet[Any] = weakref.WeakSet()  # data frames with one row for each unit, made here
+
+
 class SparkTable(ClusterTable):
     """A Spark data frame."""
 
@@ -491,7 +498,9 @@ class SparkTable(ClusterTable):
         empty = pa.RecordBatch.from_pylist([], to_arrow_schema(wanted.schema))
         schema = from_arrow_schema(build(iter([empty])).schema)
         found = wanted.mapInArrow(functools.partial(_spark_rows, build=build), schema)
-        return _computed(found.localCheckpoint, "The Spark data frame")
+        table = _computed(found.localCheckpoint, "The Spark data frame")
+        _features.add(table)
+        return table
 
     def _examine(self) -> None:
         """Reject a plan whose rows are not fixed, or in which one stored row may change several rows of the result."""
@@ -504,7 +513,7 @@ class SparkTable(ClusterTable):
                 "checkpoint(), which caching does not replace."
             )
         found = next((name for name in nodes if name not in _SPARK_ROW_BY_ROW), None)
-        if found is not None and not self.options.row_by_row:
+        if found is not None and not self.options.row_by_row and not any(self._data is own for own in _features):
             raise ArgumentError(
                 f"The plan of the Spark data frame contains {found}, so one stored row may change several rows of the "
                 "result. Use only scans, filters and projections; or write the rows to a table or call checkpoint() "
@@ -557,7 +566,8 @@ def _shuffled(data: Any, unit: str) -> Any:
     key = functions.col(_spark_name(unit))
     if dict(data.dtypes)[unit] in ("float", "double"):  # -0.0 and 0.0 are one unit
         key = key.cast("bigint")
-    return data.repartition(int(data.sparkSession.conf.get("spark.sql.shuffle.partitions")), key)
+    number = data.sparkSession.conf.get("spark.sql.shuffle.partitions")
+    return data.repartition(int(number) if number.isdigit() else _PARTITIONS, key)
 
 
 def _spark_rows(
@@ -572,20 +582,23 @@ def _spark_rows(
 def _spark_plan(data: Any) -> tuple[list[str], str | None]:
     """Return the operators of a data frame before optimisation, and a function whose value is not fixed by its row.
 
-    The optimiser hides what was cached. Functions in Python are not examined.
+    The optimiser hides what was cached. What else may combine rows is appended to the operators: subqueries, functions
+    in Python, which may see several rows, and a path that is read twice.
     """
-    fields = "spark.sql.debug.maxToStringFields"
-    text = io.StringIO()
+    limits = ("spark.sql.debug.maxToStringFields", "spark.sql.maxMetadataStringLength")
+    text, conf = io.StringIO(), data.sparkSession.conf
     try:
-        before = data.sparkSession.conf.get(fields)
-        data.sparkSession.conf.set(fields, str(2**31 - 1))
+        before = {name: conf.get(name) for name in limits}
+        for name in limits:
+            conf.set(name, str(2**31 - 1))
         try:
             with contextlib.redirect_stdout(text):
                 data.explain(extended=True)
         finally:
-            data.sparkSession.conf.set(fields, before)
+            for name, value in before.items():
+                conf.set(name, value)
         _, shown = text.getvalue().split("== Analyzed Logical Plan ==\n")
-        plan, _ = shown.split("\n== Optimized Logical Plan ==\n")
+        plan, physical = shown.split("\n== Optimized Logical Plan ==\n")
         if "more fields" in plan:
             raise ValueError
     except Exception:  # of Spark's, whose messages may quote values
@@ -593,6 +606,14 @@ def _spark_plan(data: Any) -> tuple[list[str], str | None]:
     _, *lines = plan.split("\n")  # the first one lists the columns
     nodes = [match[1] for line in lines if (match := re.match(r"[ :+-]*([A-Za-z][A-Za-z0-9]*)", line))]
     functions = re.search(rf"\b({'|'.join(_SPARK_VOLATILE)})\(", "\n".join(lines), re.IGNORECASE)
+    if sum(name in _SPARK_SCANS for name in nodes) > 1:
+        nodes.append("a subquery or a second scan")
+    if re.search(r"\)#\d+", plan):
+        nodes.append("a function in Python")
+    for found in re.findall(r"Location: \w+\(\d+ paths\)\[([^\]]*)\]", physical):
+        paths = found.split(", ")
+        if len(set(paths)) < len(paths):
+            nodes.append("the same path twice")
     return nodes, None if functions is None else f"{functions[1].lower()}()"
 
 

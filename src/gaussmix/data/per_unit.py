@@ -13,14 +13,17 @@ privacy of the features is unit-level privacy of the rows. No contribution is bo
 independent if the units are, as intervals for a population assume. The same holds for a join with a table that has one
 row for each unit.
 
-Features are computed once, by DuckDB, in bounded memory, and stored in a temporary file that only its owner can read;
-it is deleted with the table. Spark and Dask data frames are aggregated on their workers, which need DuckDB.
+Sums are exact integers, so that no other unit and no order of the rows changes a feature. Features are computed once,
+by DuckDB, in bounded memory, with temporary files that only their owner can read; the result is deleted with the table.
+Spark and Dask data frames are aggregated on their workers, which need DuckDB.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
+import math
 import os
 import tempfile
 import weakref
@@ -68,7 +71,8 @@ class Feature:
         For `first` and `last`: the column that orders the rows of a unit. Of rows with the same place the one with the
         smallest (first) or largest (last) value counts.
     bounds : (float, float) or None
-        For `mean` and `sum`: values are clamped to these bounds first.
+        For `mean` and `sum`: values are clamped to these bounds and rounded to 2⁻⁵⁰ of the larger one. Their sum is
+        then an exact integer, whatever the order of the rows.
     """
 
     kind: Kind
@@ -95,27 +99,29 @@ class Feature:
         """The columns that it reads."""
         return [name for name in (self.column, self.by) if name is not None]
 
-    def sql(self) -> str:
-        """Return the aggregate of DuckDB. Which of several equal rows counts does not change it."""
+    def sql(self, names: Mapping[str, str]) -> str:
+        """Return the aggregate of DuckDB, with the ``names`` of columns there. No order of the rows changes it."""
         if self.column is None:
             return "count(*)"
-        value = _quoted(self.column)
+        value = names[self.column]
         if self.by is not None:
-            order, pick = _quoted(self.by), "max" if self.kind == "last" else "min"
+            order, pick = names[self.by], "max" if self.kind == "last" else "min"
             known = f"{value} IS NOT NULL AND {order} IS NOT NULL"
             return f"({pick}(struct_pack(place := {order}, found := {value})) FILTER ({known})).found"
         if self.bounds is not None:
-            value = f"least(greatest({value}::DOUBLE, {self.bounds[0]!r}), {self.bounds[1]!r})"
+            lower, upper = self.bounds
+            step = math.ldexp(1.0, math.frexp(builtins.max(abs(lower), abs(upper)))[1] - 50)
+            units = f"round(least(greatest({value}::DOUBLE, {lower!r}), {upper!r}) / {step!r})::HUGEINT"
+            share = f" / count({value})" if self.kind == "mean" else ""
+            return f"sum({units})::DOUBLE * {step!r}{share}"
         if self.kind in ("all", "any"):
             return f"{'bool_and' if self.kind == 'all' else 'bool_or'}({value}::BOOLEAN)"
-        if self.kind in ("mean", "sum"):
-            return f"{'avg' if self.kind == 'mean' else 'sum'}({value}::DOUBLE)"
         return f"{self.kind}({value})"
 
     def text_type(self, name: str) -> pa.DataType:
         """Return the type in which a column is read from files without types, such as CSV."""
         if name == self.by:
-            return pa.string()  # dates as text, such as 2026-11-18, sort by time
+            return pa.timestamp("us")  # numbers would be sorted as text: they need a typed file
         return pa.bool_() if self.kind in ("all", "any") else pa.float64()
 
 
@@ -124,12 +130,12 @@ def count() -> Feature:
     return Feature("count")
 
 
-def mean(column: str, *, bounds: tuple[float, float] | None = None) -> Feature:
+def mean(column: str, *, bounds: tuple[float, float]) -> Feature:
     """Return the mean of a column over the rows of the unit, after clamping values to ``bounds``."""
     return Feature("mean", column, bounds=bounds)
 
 
-def sum(column: str, *, bounds: tuple[float, float] | None = None) -> Feature:
+def sum(column: str, *, bounds: tuple[float, float]) -> Feature:
     """Return the sum of a column over the rows of the unit, after clamping values to ``bounds``."""
     return Feature("sum", column, bounds=bounds)
 
@@ -298,40 +304,56 @@ def _features(
     except ImportError:
         raise MissingPackageError('per_unit requires duckdb: pip install "gaussmix[duckdb]".') from None
     failed: list[GaussmixError] = []
-    connection = duckdb.connect(":memory:", config={"memory_limit": _MEMORY, "threads": "1"})
-    connection.register("gaussmix_rows", _reader(batches, unit, failed))
-    chosen = [f"{feature.sql()} AS {_quoted(name)}" for name, feature in features.items()]
-    query = f"SELECT {_quoted(unit)}, {', '.join(chosen)} FROM gaussmix_rows GROUP BY {_quoted(unit)}"
+    # DuckDB ignores case in names, and spills to files that others may read: it gets names and a folder of our own.
+    columns = [name for name in _columns(features) if name != unit]
+    names = {name: f"c{place}" for place, name in enumerate(columns)} | {unit: "unit"}
+    folder = tempfile.TemporaryDirectory(prefix="gaussmix-")  # mode 0700
+    config: dict[str, Any] = {"memory_limit": _MEMORY, "threads": "1", "temp_directory": folder.name}
+    connection = duckdb.connect(":memory:", config=config)
 
-    def rows(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def rows(reader: pa.RecordBatchReader, shown: list[str]) -> Iterator[pa.RecordBatch]:
+        try:
+            with _replaced(failed):
+                yield from (batch.rename_columns(shown) for batch in reader)
+        finally:
+            connection.close()
+            folder.cleanup()
+
+    try:
         with _replaced(failed):
-            yield from reader
+            connection.register("gaussmix_rows", _reader(batches, unit, names, failed))
+            chosen = [f"{own.sql(names)} AS f{place}" for place, own in enumerate(features.values())]
+            query = f"SELECT unit, {', '.join(chosen)} FROM gaussmix_rows GROUP BY unit"
+            shown = [unit, *features]
+            if join is not None:
+                query, shown = _joined(connection, query, unit, features, join, failed)
+            reader = connection.sql(query).to_arrow_reader(2**16)
+    except BaseException:
         connection.close()
-
-    with _replaced(failed):
-        if join is not None:
-            query = _joined(connection, query, unit, features, join, failed)
-        reader = connection.sql(query).to_arrow_reader(2**16)
-    return pa.RecordBatchReader.from_batches(reader.schema, rows(reader))
+        folder.cleanup()
+        raise
+    schema = pa.schema([field.with_name(name) for field, name in zip(reader.schema, shown, strict=True)])
+    return pa.RecordBatchReader.from_batches(schema, rows(reader, shown))
 
 
 def _joined(
     connection: Any, query: str, unit: str, features: Mapping[str, Feature], join: Table, failed: list[GaussmixError]
-) -> str:
-    """Return the query that joins features to a table with one row for each unit."""
-    own = join.schema().names
+) -> tuple[str, list[str]]:
+    """Return the query that joins features to a table with one row for each unit, and the names of its columns."""
+    own = [name for name in join.schema().names if name != unit]
     if taken := sorted({*features} & {*own}):
         raise ArgumentError(f"Features and columns of join need different names, but both have {', '.join(taken)}.")
-    connection.register("gaussmix_units", _reader(join.batches(own), unit, failed))
+    names = {name: f"j{place}" for place, name in enumerate(own)} | {unit: "unit"}
+    connection.register("gaussmix_units", _reader(join.batches([unit, *own]), unit, names, failed))
     connection.execute("CREATE TEMP TABLE units AS FROM gaussmix_units")
-    repeated = f"SELECT 1 FROM units GROUP BY {_quoted(unit)} HAVING count(*) > 1 LIMIT 1"
-    if connection.execute(repeated).fetchone():
+    if connection.execute("SELECT 1 FROM units GROUP BY unit HAVING count(*) > 1 LIMIT 1").fetchone():
         raise DataError(f"join has several rows with the same {unit}. It must have one row for each unit.")
     found = [
-        f"coalesce({_quoted(name)}, 0) AS {_quoted(name)}" if feature.kind == "count" else _quoted(name)
-        for name, feature in features.items()
+        f"coalesce(f{place}, 0) AS f{place}" if feature.kind == "count" else f"f{place}"
+        for place, feature in enumerate(features.values())
     ]
-    return f"SELECT {', '.join(['units.*', *found])} FROM units LEFT JOIN ({query}) AS found USING ({_quoted(unit)})"
+    chosen = ", ".join(["units.unit", *(names[name] for name in own), *found])
+    return f"SELECT {chosen} FROM units LEFT JOIN ({query}) AS found USING (unit)", [unit, *own, *features]
 
 
 @contextmanager
@@ -345,21 +367,23 @@ def _replaced(failed: list[GaussmixError]) -> Iterator[None]:
         raise failed[0] if failed else DataError("Features cannot be computed: a column has another type.") from None
 
 
-def _reader(batches: Iterable[pa.RecordBatch], unit: str, failed: list[GaussmixError]) -> pa.RecordBatchReader:
-    """Return the batches as one stream, the unit as text and NaN as missing."""
+def _reader(
+    batches: Iterable[pa.RecordBatch], unit: str, names: Mapping[str, str], failed: list[GaussmixError]
+) -> pa.RecordBatchReader:
+    """Return the batches as one stream with other names, the unit as text and NaN as missing."""
 
     def cleaned(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {}
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if name == unit:
-                columns[name] = unit_texts(unit, column)
+                columns["unit"] = unit_texts(unit, column)
                 continue
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):  # which may differ between files
                 column = column.cast(pa.float64())
                 column = pc.if_else(pc.is_nan(column), None, column)
-            columns[name] = column.cast(pa.large_string()) if is_text(column.type) else column
+            columns[names[name]] = column.cast(pa.large_string()) if is_text(column.type) else column
         return pa.RecordBatch.from_pydict(columns)
 
     def found() -> Iterator[pa.RecordBatch]:
@@ -372,7 +396,3 @@ def _reader(batches: Iterable[pa.RecordBatch], unit: str, failed: list[GaussmixE
     stream = found()
     head = next(stream)
     return pa.RecordBatchReader.from_batches(head.schema, chain([head], stream))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

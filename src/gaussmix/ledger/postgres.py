@@ -91,6 +91,7 @@ class Database:
         connection.execute(f'SET LOCAL search_path TO "{self.name}"'.encode())
         connection.execute(f"SET LOCAL lock_timeout TO '{LOCK_SECONDS}s'".encode())
         connection.execute("SET LOCAL synchronous_commit TO on")
+        connection.execute("SET LOCAL extra_float_digits TO 1")  # numbers are read back exactly
 
     @contextmanager
     def _connected(self) -> Iterator[Connection[Any]]:
