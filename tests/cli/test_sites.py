@@ -93,7 +93,7 @@ def test_a_trusted_curator_exchanges_files(folder):
             break
         assert found.exit_code == 6
         request = f"exchange/request-{number:02}.json"
-        assert f"waits for request-{number:02}.site1.sums" in found.output
+        assert f"Missing in exchange: request-{number:02}.site1.sums" in found.output
         gaussmix("answer", "study.toml", request, "--site", 1, "rows1.csv", "--ledger", "l.ledger")
         gaussmix("answer", "study.toml", request, "--site", 2, "rows2.csv")
     assert number == 5

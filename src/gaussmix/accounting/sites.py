@@ -102,10 +102,13 @@ class Sites:
         most = max((k - 1) // 2, 1)
         if type(self.colluding) is not int or not 1 <= self.colluding <= most:
             allowed = "1" if most == 1 else f"from 1 to {most}"
-            raise ArgumentError(
-                f"colluding must be {allowed} with {k} sites, got {self.colluding!r}. A site knows its own noise, so "
-                "that it is at least 1; half of the sites or more could reconstruct the sums of the others."
+            reason = (
+                "Two sites can reconstruct the sums of each other, so each adds the whole noise."
+                if k == 2
+                else "It is at least 1 because each site knows its own noise, and less than half because half of the "
+                "sites could reconstruct the sums of the others."
             )
+            raise ArgumentError(f"colluding must be {allowed} with {k} sites, got {self.colluding!r}. {reason}")
         if not 1 <= check.positive_integer(sites_per_person=self.sites_per_person) <= k:
             raise ArgumentError(f"sites_per_person must be from 1 to {k}, got {self.sites_per_person!r}.")
         if not isinstance(self.study, str) or not re.fullmatch(r"(?:[0-9a-f]{64})?", self.study):
