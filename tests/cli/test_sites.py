@@ -61,7 +61,7 @@ def test_a_study_is_written_and_planned(folder):
         ([*NEW, *SITES, "--site", "West", "-t", 1], "NAME=HOST:PORT"),
         ([*NEW, *SITES, "--site", "West=nowhere", "-t", 1], "host:port"),
         ([*NEW, *THREE, "-t", 1, "--table", "age"], "two columns"),
-        ([*NEW, *THREE, "-t", 1, "--sites-per-person", 4], "sites_per_person"),
+        ([*NEW, *THREE, "-t", 1, "--sites-per-unit", 4], "sites_per_unit"),
         ([*NEW[:-1], "study.json", *THREE, "-t", 1], "wrong suffix"),
         ([*NEW[:5], "-e", 1e-9, "-d", 1e-6, "-o", "study.toml", *THREE, "-t", 1], "epsilon"),
     ],

@@ -473,7 +473,7 @@ def test_persons_at_sites(tmp_path):
     for s, words in ((1, "one unit is held by one site"), (2, "one unit is held by at most 2 sites")):
         folder = tmp_path / str(s)
         folder.mkdir()
-        study = study_of(SCHEMA, passes=2, privacy_unit=unit, sites_per_person=s)
+        study = study_of(SCHEMA, passes=2, privacy_unit=unit, sites_per_unit=s)
         released = run_all(study, tables, folder, ledger={"privacy_unit": "id"})
         assert len({one.to_bytes() for one in released}) == 1, released
         certificate = released[0].certificate
@@ -499,7 +499,7 @@ def test_a_certificate_that_claims_more_is_refused(tmp_path):
     with pytest.raises(gm.NotPrivateError, match="noise of 3 of 5 sites"):
         edited(certificate, sites__colluding=2)
     with pytest.raises(gm.NotPrivateError):
-        edited(certificate, sites__sites_per_person=2)
+        edited(certificate, sites__sites_per_unit=2)
     with pytest.raises(gm.NotPrivateError, match="lacks a condition"):
         edited(certificate, conditions=certificate.to_dict()["conditions"][1:])
     with pytest.raises(gm.ArgumentError):

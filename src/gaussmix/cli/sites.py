@@ -83,7 +83,7 @@ def sites() -> None:
 )
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True)
 @click.option(
-    "--sites-per-person",
+    "--sites-per-unit",
     type=int,
     default=1,
     show_default=True,
@@ -163,7 +163,7 @@ def plan(file: Path, as_json: bool) -> None:
         "study": study.hash,
         "sites": found.number,
         "colluding": found.colluding,
-        "sites_per_person": found.sites_per_person,
+        "sites_per_unit": found.sites_per_unit,
         "epsilon": study.epsilon,
         "delta": study.delta,
         "mu": found.mu(account),

@@ -110,7 +110,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "topcode": bool,
     "tables": list,
     "colluding": int,
-    "sites_per_person": int,
+    "sites_per_unit": int,
     "row_by_row": bool,
     "timeout": (int, float),
     "privacy_unit": (dict, type(None)),
@@ -139,7 +139,7 @@ class Study:
     colluding : int
         t: number of sites that may pool what they see, or fail to draw noise. With 0 the sites trust a curator, who
         adds up their sums and draws the noise (:mod:`gaussmix.mechanism.exchange`).
-    sites_per_person : int
+    sites_per_unit : int
         s: a privacy unit, or a row, is at no more than this many sites.
     privacy_unit : PrivacyUnit or None
     passes : int
@@ -164,7 +164,7 @@ class Study:
     delta: float
     neighbours: Neighbours
     colluding: int
-    sites_per_person: int
+    sites_per_unit: int
     privacy_unit: PrivacyUnit | None
     passes: int
     topcode: bool
@@ -189,8 +189,8 @@ class Study:
             self.privacy_unit.check_schema(self.schema)
         if self.colluding or isinstance(self.colluding, bool):
             _ = self.sites
-        elif self.sites_per_person != 1:
-            raise ArgumentError("sites_per_person must be 1 with a trusted curator: declare a privacy unit instead.")
+        elif self.sites_per_unit != 1:
+            raise ArgumentError("sites_per_unit must be 1 with a trusted curator: declare a privacy unit instead.")
 
     @classmethod
     def new(
@@ -203,7 +203,7 @@ class Study:
         delta: float,
         colluding: int,
         neighbours: Neighbours = "add-remove",
-        sites_per_person: int = 1,
+        sites_per_unit: int = 1,
         privacy_unit: PrivacyUnit | None = None,
         formula: str | None = None,
         weight: str | None = None,
@@ -221,7 +221,7 @@ class Study:
         schema : Schema, dict or path
         addresses : mapping of str to str
             "host:port" of every site by its name.
-        epsilon, delta, colluding, neighbours, sites_per_person, privacy_unit, passes, topcode, tables, row_by_row, \
+        epsilon, delta, colluding, neighbours, sites_per_unit, privacy_unit, passes, topcode, tables, row_by_row, \
 timeout
             The attributes of the study.
         formula, weight
@@ -237,7 +237,7 @@ timeout
             delta=float(delta),
             neighbours=neighbours,
             colluding=colluding,
-            sites_per_person=sites_per_person,
+            sites_per_unit=sites_per_unit,
             privacy_unit=privacy_unit,
             passes=passes,
             topcode=topcode,
@@ -322,7 +322,7 @@ timeout
     @cached_property
     def sites(self) -> Sites:
         """The number of sites and what they assume."""
-        return Sites(len(self.peers), self.colluding, self.sites_per_person)
+        return Sites(len(self.peers), self.colluding, self.sites_per_unit)
 
     @property
     def price_words(self) -> str:
@@ -330,7 +330,7 @@ timeout
         if not self.colluding:
             return f"noise of one table: {len(self.peers)} sites trust one curator with their sums"
         s = self.sites
-        persons = f", up to {s.sites_per_person} sites per privacy unit" if s.sites_per_person > 1 else ""
+        persons = f", up to {s.sites_per_unit} sites per privacy unit" if s.sites_per_unit > 1 else ""
         return (
             f"noise {s.price:.3g} times that of a trusted curator ({s.number} sites, of which {s.colluding} may "
             f"collude{persons})"
@@ -483,7 +483,7 @@ class _Planned:
     """The sites of a study of which nothing is run."""
 
     def __init__(self, study: Study) -> None:
-        self.sites = Sites(len(study.peers), study.colluding, study.sites_per_person, study.hash)
+        self.sites = Sites(len(study.peers), study.colluding, study.sites_per_unit, study.hash)
         self.release, self.time = study.release, study.created
 
 
