@@ -101,7 +101,7 @@ def test_half_of_the_sites_cannot_be_tolerated(k, t):
 
 @pytest.mark.parametrize("s", [0, 4])
 def test_a_person_is_at_one_to_k_sites(s):
-    with pytest.raises(gm.ArgumentError, match="sites_per_person"):
+    with pytest.raises(gm.ArgumentError, match="sites_per_unit"):
         Sites(3, 1, s)
 
 

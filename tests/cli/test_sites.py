@@ -61,7 +61,7 @@ def test_a_study_is_written_and_planned(folder):
         ([*NEW, *SITES, "--site", "West", "-t", 1], "NAME=HOST:PORT"),
         ([*NEW, *SITES, "--site", "West=nowhere", "-t", 1], "host:port"),
         ([*NEW, *THREE, "-t", 1, "--table", "age"], "two columns"),
-        ([*NEW, *THREE, "-t", 1, "--sites-per-person", 4], "sites_per_person"),
+        ([*NEW, *THREE, "-t", 1, "--sites-per-unit", 4], "sites_per_unit"),
         ([*NEW[:-1], "study.json", *THREE, "-t", 1], "wrong suffix"),
         ([*NEW[:5], "-e", 1e-9, "-d", 1e-6, "-o", "study.toml", *THREE, "-t", 1], "epsilon"),
     ],
@@ -93,7 +93,7 @@ def test_a_trusted_curator_exchanges_files(folder):
             break
         assert found.exit_code == 6
         request = f"exchange/request-{number:02}.json"
-        assert f"waits for request-{number:02}.site1.sums" in found.output
+        assert f"Missing in exchange: request-{number:02}.site1.sums" in found.output
         gaussmix("answer", "study.toml", request, "--site", 1, "rows1.csv", "--ledger", "l.ledger")
         gaussmix("answer", "study.toml", request, "--site", 2, "rows2.csv")
     assert number == 5

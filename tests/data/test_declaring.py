@@ -64,7 +64,7 @@ def test_written_and_read_back_exactly(column):
         ({"type": ["numeric"]}, "type must be one of"),
         ({"type": "unsupported"}, "Column 'a': its type cannot be encoded. Cast it"),
         ({"lower": 0, "upper": 1, "wieght": 2}, "unknown key 'wieght' in a numeric column; allowed keys are lower"),
-        ({"levels": None}, "Column 'a': levels are not declared. Fill in the list"),
+        ({"levels": None}, "Column 'a': levels must be declared: list every level"),
         ({"levels": []}, "levels must not be empty"),
         ({"levels": "xy"}, "levels must be a list of strings, of integers or of booleans, got str"),
         ({"levels": ["x", "x"]}, "levels must be distinct"),

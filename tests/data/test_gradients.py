@@ -122,7 +122,7 @@ def test_every_source_answers_alike():
 
 def test_what_is_refused():
     matrix = np.eye(3)
-    with pytest.raises(ArgumentError, match="neither may use the label"):
+    with pytest.raises(ArgumentError, match="neither of which may use the label"):
         ClippedGradient(Transform.nearest(matrix), 1, 1.0).aggregator(3)
     matrix[:, 1] = 0
     matrix[1, 0] = 1

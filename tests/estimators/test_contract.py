@@ -237,7 +237,7 @@ def test_moments_of_other_rows_are_refused():
     moments = gm.Moments.of_arrays([(X, y)], wide.schema(2))
     with pytest.raises(ValueError, match="built with different bounds"):
         gm.LinearRegression(data_norm=1.0, bounds_y=(-1, 1)).fit_moments(moments)
-    with pytest.raises(ValueError, match="has another number of rows"):
+    with pytest.raises(ValueError, match="n_rows does not match the number of rows"):
         wide.set_params(n_rows=50_001).fit_moments(moments)
     few = gm.LinearRegression(data_norm=2.0, bounds_y=(-1, 1))
     with pytest.raises(ValueError, match="fewer rows than features"):

@@ -68,11 +68,17 @@ AS_PAIRS = [
 @pytest.mark.parametrize("bounds", [*AS_PAIRS, [(0, 1)], [(0, 1), (1, 2), (2, 3)], np.array([[0, 1]] * 5)])
 def test_bounds_that_could_be_pairs_by_column_are_refused(bounds):
     rest = {"data_norm": None, "fit_intercept": True}
-    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_X must be .* one pair per column\. Pass arrays"):
+    with pytest.raises(
+        gm.errors.DeclarationError, match=r"bounds_X is ambiguous: .* one pair per column\. Pass arrays"
+    ):
         regression_schema(len(bounds), 1, bounds_X=bounds, bounds_y=(0, 1), **rest)
-    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_X must be .* one pair per column\. Pass arrays"):
+    with pytest.raises(
+        gm.errors.DeclarationError, match=r"bounds_X is ambiguous: .* one pair per column\. Pass arrays"
+    ):
         classification_schema(len(bounds), bounds_X=bounds, **rest)
-    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_y must be .* one pair per column\. Pass arrays"):
+    with pytest.raises(
+        gm.errors.DeclarationError, match=r"bounds_y is ambiguous: .* one pair per column\. Pass arrays"
+    ):
         regression_schema(1, len(bounds), bounds_X=(0, 1), bounds_y=bounds, **rest)
 
 

@@ -91,7 +91,7 @@ BAD = [
     ({"delta": 0.0}, "delta must lie"),
     ({"delta": 1.0}, "delta must lie"),
     ({"random_state": "seed"}, "random_state must be None"),
-    ({"n_rows": 17}, "n_rows was declared as public"),
+    ({"n_rows": 17}, "n_rows does not match the number of rows"),
 ]
 
 

@@ -145,7 +145,9 @@ def test_a_lock_held_too_long_is_an_error(place, server, monkeypatch):
     monkeypatch.setattr("gaussmix.ledger.postgres.LOCK_SECONDS", 1)
     with psycopg.connect(server) as other:
         other.execute(f"LOCK TABLE {Database(place).name}.head IN EXCLUSIVE MODE")
-        with pytest.raises(LedgerError, match=r"was locked for 1 seconds\. Nothing was recorded"):
+        with pytest.raises(
+            LedgerError, match=r"was locked by another process for 1 seconds\. Nothing was recorded\. Try again"
+        ):
             ledger.spend(mu=0.01)
         assert ledger.entries() == []  # reading goes on
     assert ledger.spend(mu=0.01).id == 1
@@ -173,7 +175,7 @@ def test_a_lost_connection_stops_the_release(place, server, monkeypatch):
 
 @pytest.mark.parametrize("name", ["", "?ledger=", "?ledger=Rows", "?ledger=a-b", '?ledger=a"b', "?ledger=" + "a" * 64])
 def test_bad_names(server, name):
-    with pytest.raises(ArgumentError, match=r"must end in \?ledger=name"):
+    with pytest.raises(ArgumentError, match=r"must end in \?ledger=NAME"):
         Ledger(f"{server}{name}", **BUDGET)
 
 

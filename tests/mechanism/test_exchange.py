@@ -30,7 +30,7 @@ def finished(study, tables, folder, **options):
         try:
             return collect(study, folder, **options)
         except gm.SiteError as waiting:
-            assert "waits for" in str(waiting)  # noqa: PT017
+            assert "is not fully answered" in str(waiting)  # noqa: PT017
             request = sorted(folder.glob("request-*.json"))[-1]
             for site, rows in enumerate(tables, 1):
                 answer(study, request, rows, site=site)
@@ -82,10 +82,12 @@ def test_the_certificate_is_that_of_one_table(tmp_path):
 
 def test_what_a_site_checks(tmp_path):
     study, other = study_of(SCHEMA, 2, 0, passes=2), study_of(SCHEMA, 2, 0, passes=2)
-    with pytest.raises(gm.SiteError, match=r"request-01.*waits for request-01\.site1\.sums, request-01\.site2\.sums"):
+    with pytest.raises(
+        gm.SiteError, match=r"request-01.*Missing in .*: request-01\.site1\.sums, request-01\.site2\.sums"
+    ):
         collect(study, tmp_path)
     request = tmp_path / "request-01.json"
-    with pytest.raises(gm.SiteError, match="another study"):
+    with pytest.raises(gm.SiteError, match="belongs to a different study"):
         answer(other, request, table(0), site=1)
     with pytest.raises(gm.ArgumentError, match="site"):
         answer(study, request, table(0), site=3)
@@ -94,7 +96,7 @@ def test_what_a_site_checks(tmp_path):
     with pytest.raises(gm.OutputExistsError):
         answer(study, request, table(0), site=1)
     (tmp_path / "request-01.site2.sums").write_bytes(written.read_bytes())
-    with pytest.raises(gm.SiteError, match="another site"):
+    with pytest.raises(gm.SiteError, match="comes from a different site"):
         collect(study, tmp_path)
     (tmp_path / "request-01.site2.sums").write_bytes(written.read_bytes().replace(b'"site": 1', b'"site": 2'))
     with pytest.raises(gm.DamagedError):
@@ -103,7 +105,7 @@ def test_what_a_site_checks(tmp_path):
     request.write_text(json.dumps({**stored, "query": {"kind": "rows"}}))
     with pytest.raises(gm.DamagedError, match="not a valid request"):
         answer(study, request, table(0), site=2)
-    with pytest.raises(gm.SiteError, match="another request"):
+    with pytest.raises(gm.SiteError, match="different request"):
         collect(study, tmp_path)
 
 

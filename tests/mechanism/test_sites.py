@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -267,8 +268,8 @@ def test_another_question_in_place_of_an_answered_one_is_refused(tmp_path):
     (tmp_path / "sums2").write_bytes(first)  # it forgets what it sent
     hub = Hub(3)
     ended = run_all(study, tables, tmp_path, hub=hub, sites={2: Shifted})
-    assert "another question" in str(ended[0])
-    assert "another question" in str(ended[2])
+    assert "a different query" in str(ended[0])
+    assert "a different query" in str(ended[2])
     for site in (0, 2):  # what honest sites sent is what they sent before
         assert [inputs[site] for _, inputs in hub.inputs] == [inputs[site] for _, inputs in killed.inputs][:1]
 
@@ -319,7 +320,7 @@ def test_sums_are_stored_once(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
     assert stored.kept(1, "q", [5, -(2**100)]) == [5, -(2**100)]
     assert stored.kept(1, "q", [7, 8]) == [5, -(2**100)]
-    with pytest.raises(gm.SiteError, match="another question"):
+    with pytest.raises(gm.SiteError, match="a different query at this step"):
         stored.kept(1, "r", [7, 8])
     with pytest.raises(gm.SiteError, match="in use"):
         StoredSums(path, study, 1).create()
@@ -369,7 +370,7 @@ def test_sites_with_different_studies_stop_before_anything_is_spent(tmp_path):
     ):
         ended = run_all(study, [table(i) for i in range(3)], tmp_path, studies=[study, study, other])
         assert all(isinstance(error, gm.SiteError) for error in ended), ended
-        assert "Site 3 (site 3) has another study file" in str(ended[0])
+        assert "Site 3 (site 3) has a different study file" in str(ended[0])
         assert [spent(tmp_path, site) for site in (1, 2, 3)] == [[], [], []]
 
 
@@ -377,7 +378,7 @@ def test_sites_with_different_software_stop_before_anything_is_spent(tmp_path):
     ended = run_all(
         study_of(SCHEMA), [table(i) for i in range(3)], tmp_path, details={2: {"gaussmix": "0.0.1\x1b[31m"}}
     )
-    assert "Site 2 (site 2) has another gaussmix: 0.0.1\\x1b[31m there, test here" in str(ended[0])
+    assert "Site 2 (site 2) has a different gaussmix: 0.0.1\\x1b[31m there, test here" in str(ended[0])
     assert [spent(tmp_path, site) for site in (1, 2, 3)] == [[], [], []]
 
 
@@ -401,7 +402,7 @@ def test_a_site_that_computes_another_clip_is_found_before_the_pass(tmp_path):
 
     hub = Hub(3)
     ended = run_all(study_of(SCHEMA, passes=2), [table(i) for i in range(3)], tmp_path, hub=hub, sites={2: Wider})
-    assert "Site 2 (site 2) asks another question in Pass 2 of 2" in str(ended[0])
+    assert "Site 2 (site 2) sent a different query for Pass 2 of 2" in str(ended[0])
     assert "Pass 2 of 2" not in [doing for doing, _ in hub.inputs]
 
 
@@ -409,7 +410,7 @@ def test_sites_that_were_shown_different_totals_stop(tmp_path):
     """A malicious site sends inconsistent shares: the next question is not answered."""
     hub = Hub(3, shifted=(3, "Pass 1"))
     ended = run_all(study_of(SCHEMA, passes=2), [table(i) for i in range(3)], tmp_path, hub=hub)
-    assert "Site 3 (site 3) asks another question in Pass 1" in str(ended[0])
+    assert "Site 3 (site 3) sent a different query for Pass 1" in str(ended[0])
     assert all(isinstance(error, gm.SiteError) for error in ended)
     assert len(hub.inputs) == 3  # two marginals and the matrix of the first pass
 
@@ -417,7 +418,7 @@ def test_sites_that_were_shown_different_totals_stop(tmp_path):
 def test_sites_that_were_shown_different_last_totals_notice(tmp_path):
     hub = Hub(3, shifted=(3, "Pass 2 of 2"))
     ended = run_all(study_of(SCHEMA, passes=2), [table(i) for i in range(3)], tmp_path, hub=hub)
-    assert "The release of site 3 (site 3) is another one" in str(ended[0])
+    assert "Site 3 (site 3) computed a different release" in str(ended[0])
 
 
 def test_schemas_of_every_kind(tmp_path):
@@ -472,7 +473,7 @@ def test_persons_at_sites(tmp_path):
     for s, words in ((1, "one unit is held by one site"), (2, "one unit is held by at most 2 sites")):
         folder = tmp_path / str(s)
         folder.mkdir()
-        study = study_of(SCHEMA, passes=2, privacy_unit=unit, sites_per_person=s)
+        study = study_of(SCHEMA, passes=2, privacy_unit=unit, sites_per_unit=s)
         released = run_all(study, tables, folder, ledger={"privacy_unit": "id"})
         assert len({one.to_bytes() for one in released}) == 1, released
         certificate = released[0].certificate
@@ -498,7 +499,7 @@ def test_a_certificate_that_claims_more_is_refused(tmp_path):
     with pytest.raises(gm.NotPrivateError, match="noise of 3 of 5 sites"):
         edited(certificate, sites__colluding=2)
     with pytest.raises(gm.NotPrivateError):
-        edited(certificate, sites__sites_per_person=2)
+        edited(certificate, sites__sites_per_unit=2)
     with pytest.raises(gm.NotPrivateError, match="lacks a condition"):
         edited(certificate, conditions=certificate.to_dict()["conditions"][1:])
     with pytest.raises(gm.ArgumentError):
@@ -525,6 +526,10 @@ def test_study_files(tmp_path):
         path.write_text(wrong, encoding="utf-8")
         with pytest.raises(gm.DeclarationError, match=r"study\.toml"):
             Study.read(path)
+    wrong = "extra = 1\n" + study.to_toml().replace("passes = 4", "passes = true").replace("epsilon = 1.0\n", "")
+    listed = "It has missing keys: 'epsilon'; unknown keys: 'extra'; values of the wrong type: 'passes'."
+    with pytest.raises(gm.DeclarationError, match=re.escape(listed)):
+        Study.parse(wrong)
     with pytest.raises(gm.MissingFileError):
         Study.read(tmp_path / "none.toml")
 

@@ -196,7 +196,7 @@ def test_prediction_intervals_lie_about_the_prediction(private, table):
         (lambda r: r.ols("cost", predictors=["cost"]), "cannot also be a predictor"),
         (lambda r: r.ols("cost", predictors=["age", "age"]), "must not contain duplicates"),
         (lambda r: r.ols("sex"), "'sex' is categorical"),
-        (lambda r: r.logit("age"), "boolean or a category"),
+        (lambda r: r.logit("age"), "boolean or categorical column"),
         (lambda r: r.ols(["cost", "sex"]), "'sex' is categorical"),
         (lambda r: r.ols(["cost", "age"], predictors=["age"]), "cannot also be a predictor"),
         (lambda r: r.ols("cost").predict({"age": [1.0]}), "'bmi'"),
@@ -214,7 +214,7 @@ def test_a_vector_is_no_target():
     release = gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0]).release_
     with pytest.raises(gm.ArgumentError, match="must be a numeric or boolean column, but 'X' is a vector"):
         release.ols("X")
-    with pytest.raises(gm.ArgumentError, match="'X' must be boolean or a category"):
+    with pytest.raises(gm.ArgumentError, match="must be a boolean or categorical column for logit, got 'X'"):
         release.logit("X")
 
 

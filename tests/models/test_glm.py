@@ -467,7 +467,7 @@ def test_levels_have_no_distribution_term(private):
     [
         (lambda r: r.poisson("sick"), "Use logit for boolean columns"),
         (lambda r: r.poisson("region"), "Use logit for boolean columns"),
-        (lambda r: r.logit("visits"), "must be boolean or a category for logit"),
+        (lambda r: r.logit("visits"), "must be a boolean or categorical column for logit"),
         (lambda r: r.logit("region"), "choose one as level="),
         (lambda r: r.logit("region", level="east"), "'east' is not a level of 'region'"),
         (lambda r: r.mnlogit("sick"), "more than two levels"),

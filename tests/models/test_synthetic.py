@@ -152,7 +152,7 @@ def test_weights_and_terms_are_left_out():
     marked = gm.release(
         table, schema={"score": {"lower": 0, "upper": 100, "missing": "indicator"}}, epsilon=3.0, delta=1e-6
     )
-    with pytest.raises(gm.ArgumentError, match="indicators of missing values"):
+    with pytest.raises(gm.ArgumentError, match="missing-value indicators"):
         marked.synthetic(5)
 
 

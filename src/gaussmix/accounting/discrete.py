@@ -236,7 +236,10 @@ class LatticeAccount:
             if not isinstance(getattr(self, name), list | tuple):
                 raise ArgumentTypeError(f"{name} must be a tuple or a list, got {type(getattr(self, name)).__name__}.")
         if not self.noise_mu or len(self.noise_mu) != len(self.coordinates):
-            raise ArgumentError("noise_mu and coordinates must have one entry for each release.")
+            raise ArgumentError(
+                "noise_mu and coordinates must have one entry for each release, got "
+                f"{len(self.noise_mu)} and {len(self.coordinates)} entries."
+            )
         plain = {  # floats, integers and tuples, also if the values come from JSON or NumPy
             "epsilon": check.positive(finite=True, epsilon=self.epsilon),
             "delta": check.in_interval(0, 1, delta=self.delta),

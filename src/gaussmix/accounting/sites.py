@@ -84,7 +84,7 @@ class Sites:
         t: at most this many sites pool what they see, or do not draw their noise. From 1 to ⌊(k - 1)/2⌋, since more
         could reconstruct every input from the shares of secret sharing. Two sites can have no secrets from each other,
         so that each adds the whole noise: t = 1.
-    sites_per_person : int
+    sites_per_unit : int
         s: a privacy unit has rows at no more than this many sites.
     study : str
         SHA-256 of the agreement between the sites; empty in a plan.
@@ -92,7 +92,7 @@ class Sites:
 
     number: int
     colluding: int
-    sites_per_person: int = 1
+    sites_per_unit: int = 1
     study: str = ""
 
     def __post_init__(self) -> None:
@@ -102,23 +102,26 @@ class Sites:
         most = max((k - 1) // 2, 1)
         if type(self.colluding) is not int or not 1 <= self.colluding <= most:
             allowed = "1" if most == 1 else f"from 1 to {most}"
-            raise ArgumentError(
-                f"colluding must be {allowed} with {k} sites, got {self.colluding!r}. A site knows its own noise, so "
-                "that it is at least 1; half of the sites or more could reconstruct the sums of the others."
+            reason = (
+                "Two sites can reconstruct the sums of each other, so each adds the whole noise."
+                if k == 2
+                else "It is at least 1 because each site knows its own noise, and less than half because half of the "
+                "sites could reconstruct the sums of the others."
             )
-        if not 1 <= check.positive_integer(sites_per_person=self.sites_per_person) <= k:
-            raise ArgumentError(f"sites_per_person must be from 1 to {k}, got {self.sites_per_person!r}.")
+            raise ArgumentError(f"colluding must be {allowed} with {k} sites, got {self.colluding!r}. {reason}")
+        if not 1 <= check.positive_integer(sites_per_unit=self.sites_per_unit) <= k:
+            raise ArgumentError(f"sites_per_unit must be from 1 to {k}, got {self.sites_per_unit!r}.")
         if not isinstance(self.study, str) or not re.fullmatch(r"(?:[0-9a-f]{64})?", self.study):
             raise ArgumentError("study must be 64 hexadecimal digits or empty.")
 
     @property
     def price(self) -> float:
         """Standard deviation of the noise over that of a trusted curator with the same guarantee: s√(k/(k - t))."""
-        return self.sites_per_person * math.sqrt(self.number / (self.number - self.colluding))
+        return self.sites_per_unit * math.sqrt(self.number / (self.number - self.colluding))
 
     @property
     def _squared_price(self) -> Fraction:
-        return Fraction(self.sites_per_person**2 * self.number, self.number - self.colluding)
+        return Fraction(self.sites_per_unit**2 * self.number, self.number - self.colluding)
 
     def share(self, sigma: float) -> float:
         """Return the σ that each site draws, rounded up: variance σ²/k of a total σ²."""
@@ -142,7 +145,7 @@ class Sites:
 
     def outsider_mu(self, account: LatticeAccount) -> float:
         """Return μ against whoever sees the release only, rounded up."""
-        return round_up(self.sites_per_person * Fraction(account.mu))
+        return round_up(self.sites_per_unit * Fraction(account.mu))
 
     def outsider_epsilon(self, account: LatticeAccount) -> float:
         """Return ε at the account's δ against whoever sees the release only, rounded up."""

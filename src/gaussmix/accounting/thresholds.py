@@ -185,7 +185,7 @@ def with_threshold(
         return CountsAccount(lattice, (), 0, 0.0, epsilon, delta)
     allowed = Fraction(allowed)
     if allowed <= 0:
-        raise BudgetUnmetError("No part of delta remains for the threshold of undeclared keys. Increase the share.")
+        raise BudgetUnmetError("No part of delta remains for undeclared levels. Increase the share.")
     sigma = Fraction(max(diagonal_sigma(lattice.noise_mu[i], lattice.bits) for i in keyed))
 
     def threshold(steps: int) -> int:
@@ -197,7 +197,8 @@ def with_threshold(
     low, high = -1, _MOST_SIGMAS * _STEPS_PER_SIGMA  # not enough, enough
     if not enough(high):
         raise BudgetUnmetError(
-            f"No threshold for undeclared keys costs at most {float(allowed):.3g} of delta. Increase delta."
+            f"delta is too small to find undeclared levels: {float(allowed):.3g} of it is available for their "
+            "threshold. Increase delta."
         )
     while high - low > 1:
         middle = (low + high) // 2

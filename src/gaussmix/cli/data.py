@@ -102,9 +102,9 @@ def moments(sources: Sources, schema_file: Path, as_json: bool, force: bool, out
 @click.option(
     "--topcode/--no-topcode",
     default=True,
-    help="Code heavy-tailed numbers to thresholds found within the budget. Default: --topcode.",
+    help="Top-code heavy-tailed numeric columns at thresholds estimated within the budget. Default: --topcode.",
 )
-@click.option("--table", "tables", multiple=True, help="Two columns A,B whose cross-table is counted. Repeatable.")
+@click.option("--table", "tables", multiple=True, help="Pair of columns A,B to cross-tabulate. Repeatable.")
 @out_option("Release file, ending in .parquet.", required=True)
 @JSON
 @FORCE
@@ -243,9 +243,10 @@ def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
     multiple=True,
     required=True,
     metavar="NAME=FUNCTION(COLUMN)",
-    help="Feature of a unit: count, mean, sum, min, max, any, all, first or last of a column. May be repeated.",
+    help="Feature per privacy unit, e.g. 'age=last(age, by=date)'. Functions: count, mean, sum, min, max, any, all, "
+    "first, last. Repeatable.",
 )
-@click.option("--join", type=click.Path(exists=True), help="Table with one row for each unit, for example of persons.")
+@click.option("--join", type=click.Path(exists=True), help="Table with one row per privacy unit.")
 @out_option("Parquet file, as sensitive as the rows.", required=True)
 @FORCE
 @table_options(rows=False)

@@ -29,8 +29,8 @@ def ledger() -> None:
 
 @ledger.command(cls=Command)
 @click.argument("file", metavar="LEDGER", type=NEW_LEDGER)
-@click.option("--epsilon", "-e", type=float, required=True, help="ε of all releases together.")
-@click.option("--delta", "-d", type=float, required=True, help="δ of all releases together, for example 1e-6.")
+@click.option("--epsilon", "-e", type=float, required=True, help="Total ε of all releases.")
+@click.option("--delta", "-d", type=float, required=True, help="Total δ of all releases, for example 1e-6.")
 @click.option("--releases", type=int, default=1, show_default=True, help="Planned number of equal releases.")
 @NEIGHBOURS_OPTION
 @click.option("--privacy-unit", help="Privacy-unit column: the budget covers all rows of a unit. Default: row-level.")
@@ -79,7 +79,9 @@ def show(file: Path | str, as_json: bool) -> None:
 @ledger.command(cls=Command)
 @_LEDGER
 @click.option(
-    "--head", help="Digest noted earlier: fail if the hash chain does not contain it, as in a copy made before."
+    "--head",
+    help="Digest noted earlier. Fail if the hash chain does not contain it, for example because the file is an "
+    "old copy.",
 )
 @JSON
 def verify(file: Path | str, head: str | None, as_json: bool) -> None:
@@ -90,8 +92,8 @@ def verify(file: Path | str, head: str | None, as_json: bool) -> None:
     opened = Ledger.open(file)
     if head is not None and not opened.contains_digest(head.strip().lower()):
         raise LedgerDamagedError(
-            f"The hash chain of {opened.path} does not contain this digest: stale copy or different ledger. Restore "
-            "the copy that contains every release. If there is none, treat its budget as spent."
+            f"The hash chain of {opened.path} does not contain this digest: the file is an old copy or a different "
+            "ledger. Restore the copy that contains every release. If there is none, treat its budget as spent."
         )
     reserved, entries = opened.reservation, opened.entries()
     if as_json:

@@ -53,13 +53,13 @@ _CODING = (
         "--collapse",
         multiple=True,
         metavar="COLUMN:NEW=LEVEL,...",
-        help="Collapse levels, e.g. 'job:other=none,unpaid'; repeatable.",
+        help="Collapse levels, e.g. 'job:other=none,unpaid'. Repeatable.",
     ),
     click.option(
         "--reference",
         multiple=True,
         metavar="COLUMN=LEVEL",
-        help="Reference level, e.g. 'race=White'; repeatable. Default: the first level, or the largest if it is rare.",
+        help="Reference level, e.g. 'race=White'. Default: the first level, or the largest if it is rare. Repeatable.",
     ),
 )
 _POPULATION = (
@@ -108,7 +108,7 @@ def _summary_options(
         new, equals, levels = rest.partition("=")
         if not (column and colon and new and equals and levels):
             raise click.UsageError(
-                "--collapse must have the form COLUMN:NEW=LEVEL,LEVEL, e.g. 'job:other=none,unpaid'."
+                f"--collapse must have the form COLUMN:NEW=LEVEL,LEVEL, e.g. 'job:other=none,unpaid', got {text!r}."
             )
         if new in collapsed.setdefault(column, {}):
             raise click.UsageError("--collapse defines the same new level twice. List all its levels in one option.")
@@ -183,7 +183,8 @@ def family_command(name: str) -> click.Command:
 
     if family.of_classes:
         found = click.option(
-            "--level", help="One level of RESPONSE against all others. For a boolean: true (default) or false."
+            "--level",
+            help="Level of RESPONSE to model against all others. For a boolean response: true (default) or false.",
         )(_ODDS(fit) if family.ratio else fit)
     else:
         found = click.option("--exposure", help="Numeric column that multiplies the mean, such as a duration.")(fit)
@@ -233,7 +234,7 @@ def _stacked(tables: dict[str, ResultTable]) -> ResultTable:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Descriptive statistics
-_COLUMNS = click.option("--columns", multiple=True, help="Column to include; repeatable. Default: all.")
+_COLUMNS = click.option("--columns", multiple=True, help="Column to include. Default: all. Repeatable.")
 
 
 @command()
@@ -262,7 +263,7 @@ def means(file: Path, response: str, by: str, printing: Printing) -> None:
 @command()
 @RELEASE
 @_COLUMNS
-@click.option("--given", multiple=True, help="Column to partial out; repeatable.")
+@click.option("--given", multiple=True, help="Column to partial out. Repeatable.")
 @printing_options
 def corr(file: Path, columns: Sequence[str], given: Sequence[str], printing: Printing) -> None:
     """Print correlations of the columns of a release; with intervals as JSON, CSV or LaTeX."""

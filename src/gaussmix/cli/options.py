@@ -127,7 +127,7 @@ _READING = (
         "--quoting/--no-quoting", default=None, help='CSV: whether " quotes fields. Default: yes, except in TSV.'
     ),
     click.option("--quoted-newlines", is_flag=True, help="CSV: quoted fields may contain line breaks."),
-    click.option("--na-value", "na_values", multiple=True, help="CSV: text that denotes a missing value; repeatable."),
+    click.option("--na-value", "na_values", multiple=True, help="CSV: text that denotes a missing value. Repeatable."),
     click.option("--skip-initial-space", is_flag=True, help="CSV: ignore spaces after a delimiter."),
 )
 _EXPECTED_ROWS = click.option("--expected-rows", type=int, help="Fail if the table has a different number of rows.")

@@ -55,8 +55,10 @@ __all__ = ["account", "plan", "report", "sign", "verify"]
 @command()
 @RELEASE
 @out_option("HTML file.")
-@click.option("--registry", type=click.Path(path_type=Path), help="YAML file for a record in the public registry.")
-@click.option("--label", type=click.Path(path_type=Path), help="SVG file for the privacy label.")
+@click.option(
+    "--registry", type=click.Path(path_type=Path), help="Write a record for the public registry to this YAML file."
+)
+@click.option("--label", type=click.Path(path_type=Path), help="Write the privacy label to this SVG file.")
 @ALPHA
 @click.option("--response", help="Response of the initial model. Default: the first numeric column.")
 @click.option("--title", default="", help="Title of the page.")
@@ -168,7 +170,9 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
 @click.option("--delta", "-d", type=float, required=True, help="δ of the budget.")
 @click.option("--response", help="Response, numeric or boolean. Default: the last numeric column.")
 @click.option("--r2", type=float, default=0.4, show_default=True, help="Expected R² without privacy.")
-@click.option("--mean", type=float, help="Expected mean of a response that is a count: are rate ratios identified?")
+@click.option(
+    "--mean", type=float, help="Expected mean of a count response. Reports whether rate ratios are identified."
+)
 @click.option("--passes", type=int, help="Number of passes over the data, 1 to 4. Default: 4.")
 @NEIGHBOURS_OPTION
 @UNIT[0]

@@ -70,18 +70,34 @@ def sites() -> None:
 @schema_option(required=True)
 @click.option("--name", required=True, help="Name of the study.")
 @click.option("--site", "addresses", multiple=True, required=True, help="A site as NAME=HOST:PORT. Repeatable.")
-@click.option("--epsilon", "-e", type=float, required=True, help="ε against colluding sites.")
-@click.option("--delta", "-d", type=float, required=True, help="δ against colluding sites, for example 1e-6.")
-@click.option("--colluding", "-t", type=int, required=True, help="Sites that may collude. 0: they trust a curator.")
+@click.option("--epsilon", "-e", type=float, required=True, help="ε of the guarantee against colluding sites.")
+@click.option(
+    "--delta", "-d", type=float, required=True, help="δ of the guarantee against colluding sites, for example 1e-6."
+)
+@click.option(
+    "--colluding",
+    "-t",
+    type=int,
+    required=True,
+    help="Maximum number of sites that may collude. 0: all sites trust a curator.",
+)
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True)
 @click.option(
-    "--sites-per-person", type=int, default=1, show_default=True, help="Sites at which a privacy unit may have rows."
+    "--sites-per-unit",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Maximum number of sites at which a privacy unit may have rows.",
 )
 @click.option("--formula", help="Formula of columns and terms to release.")
-@click.option("--weight", help="Column of row weights.")
+@click.option("--weight", help="Column of sampling weights, numeric with lower bound 0.")
 @click.option("--passes", type=int, default=4, show_default=True, help="Number of passes over the data, 1 to 4.")
-@click.option("--topcode/--no-topcode", default=True, help="Code heavy-tailed numbers to thresholds.")
-@click.option("--table", "tables", multiple=True, help="Two columns A,B whose cross-table is counted. Repeatable.")
+@click.option(
+    "--topcode/--no-topcode",
+    default=True,
+    help="Top-code heavy-tailed numeric columns at thresholds estimated within the budget. Default: --topcode.",
+)
+@click.option("--table", "tables", multiple=True, help="Pair of columns A,B to cross-tabulate. Repeatable.")
 @click.option("--row-by-row", is_flag=True, help="Sites may read queries in which a row affects at most one row.")
 @click.option("--timeout", type=float, default=TIMEOUT, show_default=True, help="Seconds to wait for other sites.")
 @UNIT[0]
@@ -147,7 +163,7 @@ def plan(file: Path, as_json: bool) -> None:
         "study": study.hash,
         "sites": found.number,
         "colluding": found.colluding,
-        "sites_per_person": found.sites_per_person,
+        "sites_per_unit": found.sites_per_unit,
         "epsilon": study.epsilon,
         "delta": study.delta,
         "mu": found.mu(account),
@@ -190,10 +206,12 @@ def keys(file: Path, site: int, keys: Path | None) -> None:
 @_STUDY
 @_SITE
 @_KEYS
-@click.option("--ledger", type=LEDGER, required=True, help="Ledger of this site's rows, which is charged.")
+@click.option("--ledger", type=LEDGER, required=True, help="Ledger to charge for this site's rows.")
 @click.option("--listen", help="HOST:PORT to listen on, if it differs from the address in the study.")
 @click.option(
-    "--state", type=click.Path(dir_okay=False, path_type=Path), help="File of noisy sums. Default: at the ledger."
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File for this site's noisy sums. Default: next to the ledger.",
 )
 @out_option("Release file, ending in .parquet.", required=True)
 @JSON
@@ -279,8 +297,12 @@ _HOSPITALS = {"North": 20_000, "South": 30_000, "West": 50_000}
 
 
 @sites.command(cls=Command)
-@click.option("--epsilon", "-e", type=float, default=1.0, show_default=True, help="ε against one colluding site.")
-@click.option("--delta", "-d", type=float, default=1e-6, show_default=True, help="δ against one colluding site.")
+@click.option(
+    "--epsilon", "-e", type=float, default=1.0, show_default=True, help="ε of the guarantee against colluding sites."
+)
+@click.option(
+    "--delta", "-d", type=float, default=1e-6, show_default=True, help="δ of the guarantee against colluding sites."
+)
 @click.option(
     "--out", "-o", type=click.Path(file_okay=False, path_type=Path), required=True, help="New folder for all files."
 )
@@ -318,7 +340,7 @@ def demo(epsilon: float, delta: float, out: Path, as_json: bool) -> None:
         )
     codes = [process.wait() for process in processes]
     if any(codes):
-        raise SiteError(f"The sites ended with exit codes {', '.join(map(str, codes))}.")
+        raise SiteError(f"At least one site failed (exit codes {', '.join(map(str, codes))}).")
     files = [out / f"{name}.release.parquet" for name in _HOSPITALS]
     same = len({path.read_bytes() for path in files}) == 1
     private = load(files[0])

@@ -321,7 +321,10 @@ def checked_weight(weight: object) -> float:
 
 def _levels(levels: object) -> tuple[Any, ...]:
     if levels is None:
-        raise DeclarationError(f"levels are not declared. Fill in the list of levels. {NOT_FROM_DATA}")
+        raise DeclarationError(
+            "levels must be declared: list every level that may occur, without looking at the data. Levels computed "
+            "from the data are not private."
+        )
     if isinstance(levels, str | bytes | Mapping) or not isinstance(levels, Iterable):
         raise ArgumentTypeError(
             f"levels must be a list of strings, of integers or of booleans, got {type(levels).__name__}."

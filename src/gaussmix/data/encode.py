@@ -225,7 +225,10 @@ def checked_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None) -> tuple[R
         if array.dtype.kind not in "biuf":
             raise DataError(f"{name} must hold real numbers, got dtype {array.dtype}. Encode other columns first.")
         if array.ndim != 2 or array.shape[1] != columns:
-            raise DataError(f"{name} must have {columns} column(s), as the schema declares.")
+            found = f"{array.ndim} dimension(s)" if array.ndim != 2 else f"{array.shape[1]} column(s)"
+            raise DataError(
+                f"{name} must be two-dimensional with {columns} column(s), as the schema declares, got {found}."
+            )
     if len(X) != len(Y):
         raise DataError("X and y must have the same number of rows.")
     return X, Y

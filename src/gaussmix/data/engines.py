@@ -508,9 +508,9 @@ class SparkTable(ClusterTable):
         unfixed = next((name for name in nodes if name in _SPARK_UNFIXED), volatile)
         if unfixed is not None:
             raise ArgumentError(
-                f"The plan of the Spark data frame contains {unfixed}, so that Spark may compute other rows when it "
-                "reads the table again or repeats a lost task. Write the rows to a table and read it, or call "
-                "checkpoint(), which caching does not replace."
+                f"The plan of the Spark data frame contains {unfixed}, so Spark may return different rows each time "
+                "it reads the table or retries a task. Write the rows to a table and read it, or call checkpoint(); "
+                "caching is not enough."
             )
         found = next((name for name in nodes if name not in _SPARK_ROW_BY_ROW), None)
         if found is not None and not self.options.row_by_row and not any(self._data is own for own in _features):

@@ -443,7 +443,9 @@ class ClippedGradient(Query[GradientSums]):
     def _start(self, m: int) -> None:
         k = len(self.transform.integers)
         if k < 2 or not 0 <= self.label < m or self.transform.integers[:, self.label].any():
-            raise ArgumentError("A gradient requires a metric and coefficients, and neither may use the label.")
+            raise ArgumentError(
+                "A gradient requires a preconditioner and coefficients, neither of which may use the label."
+            )
         self.set_up(m, self.transform)
         self.factors = to_units(self.transform, self.clip)[:-1]
         self.gradient, self.weight = np.zeros(len(self.factors), dtype=np.int64), 0

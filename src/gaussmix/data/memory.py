@@ -214,7 +214,10 @@ class IcebergTable(Table):
     def __init__(self, data: Any, options: ReadOptions) -> None:
         scan = data if hasattr(data, "row_filter") else data.scan()
         if scan.limit is not None:
-            raise ArgumentError("A scan with a limit may return other rows in each pass. Write its rows to a file.")
+            raise ArgumentError(
+                "A scan with a limit may return different rows in each pass. Write its rows to a file, or remove the "
+                "limit."
+            )
         snapshot = scan.snapshot()
         super().__init__(scan if snapshot is None else scan.update(snapshot_id=snapshot.snapshot_id), options)
         self.label, self._folder = "the Iceberg table", _local_path(scan.table_metadata.location)

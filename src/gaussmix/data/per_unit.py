@@ -89,7 +89,9 @@ class Feature:
             try:
                 lower, upper = map(float, self.bounds)
             except (TypeError, ValueError):
-                raise ArgumentTypeError("bounds must be a pair of numbers.") from None
+                raise ArgumentTypeError(
+                    f"bounds must be a pair of numbers (lower, upper), got {self.bounds!r}."
+                ) from None
             if not lower < upper:
                 raise ArgumentError(f"bounds must be increasing, got {self.bounds!r}.")
             object.__setattr__(self, "bounds", (lower, upper))
@@ -245,7 +247,7 @@ def per_unit(
     table = open_table(data, options)
     if isinstance(table, SparkTable | DaskTable):
         if join is not None:
-            raise ArgumentError("join is for local tables. Join the result with the engine.")
+            raise ArgumentError("join is not supported for Spark and Dask tables. Join the result in the engine.")
         return table.by_unit(unit, _columns(features), functools.partial(_features, unit=unit, features=features))
     joined = None if join is None else open_table(join, options)
     try:

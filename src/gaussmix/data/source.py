@@ -74,7 +74,7 @@ class CsvOptions:
                 f"got {self.delimiter!r}."
             )
         if self.quoting not in (None, True, False):
-            raise ArgumentTypeError("quoting must be True, False or None.")
+            raise ArgumentTypeError(f"quoting must be True, False or None, got {self.quoting!r}.")
         if self.na_values is not None:
             values = (self.na_values,) if isinstance(self.na_values, str) else tuple(self.na_values)
             if not all(isinstance(value, str) for value in values):

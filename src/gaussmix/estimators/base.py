@@ -82,8 +82,7 @@ LABELS_PUBLIC = Condition(False, "the two labels were taken from the table and a
 
 _BEFORE_THE_DATA = "Declare it before looking at the data: a bound computed from the data is not private."
 _OTHER_ROWS = (
-    "n_rows was declared as public, but the table has another number of rows. Correct it if the number is public, or "
-    "omit n_rows."
+    "n_rows does not match the number of rows of the table. Correct it if the number is public, or omit n_rows."
 )
 _FEW_ROWS = "The table has fewer rows than features, so no regression is identified. Use fewer features."
 
@@ -141,8 +140,8 @@ def _per_column(
     """
     if _looks_like_pairs(bounds, columns):
         raise DeclarationError(
-            f"{name} must be (lower, upper), each a scalar or one value per column, but it could also be read as one "
-            "pair per column. Pass arrays: (np.array([all lower bounds]), np.array([all upper bounds]))."
+            f"{name} is ambiguous: it can be read as (lower, upper) or as one pair per column. Pass arrays: "
+            "(np.array([all lower bounds]), np.array([all upper bounds]))."
         )
     try:
         lower, upper = bounds

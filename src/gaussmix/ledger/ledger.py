@@ -64,6 +64,8 @@ from gaussmix.ledger.store import (
 
 __all__ = ["Ledger", "verify_claim"]
 
+_DO_NOT_PUBLISH = "Do not publish the release."
+
 
 def _cost(reserved: BudgetCap, account: LatticeAccount, failures: float = 0.0) -> dict[str, float]:
     """Return the cost of an account: its μ, and (1 + e^ε) times its discretisation error, from δ₀.
@@ -112,22 +114,28 @@ def verify_claim(
     """
     check_reservation(reserved)
     if fingerprint(reserved) != ledger:
-        raise NotPrivateError("The certificate's reservation does not match the fingerprint of its ledger.")
+        raise NotPrivateError(
+            f"The certificate's reservation does not match the fingerprint of its ledger. {_DO_NOT_PUBLISH}"
+        )
     if claim != (reserved.epsilon, reserved.delta, reserved.neighbours, reserved.privacy_unit):
-        raise NotPrivateError("The certificate and its ledger differ in budget, neighbours or privacy unit.")
+        raise NotPrivateError(
+            f"The certificate and its ledger differ in budget, neighbours or privacy unit. {_DO_NOT_PUBLISH}"
+        )
     if not account_holds(reserved):
-        raise NotPrivateError("The ledger's reservation exceeds its (epsilon, delta) budget.")
+        raise NotPrivateError(f"The ledger's reservation exceeds its (epsilon, delta) budget. {_DO_NOT_PUBLISH}")
     try:
         if isinstance(account, LatticeAccount):
             cost = _cost(reserved, account)
         elif isinstance(account, CountsAccount):
             cost = _cost(reserved, account.lattice, account.threshold_delta)
         else:
-            raise NotPrivateError("The certificate names a ledger, but its mechanism cannot be recorded in one.")
+            raise NotPrivateError(
+                f"The certificate names a ledger, but its mechanism cannot be recorded in one. {_DO_NOT_PUBLISH}"
+            )
     except ArgumentError as error:  # the account has other neighbours
-        raise NotPrivateError(str(error)) from None
+        raise NotPrivateError(f"{error} {_DO_NOT_PUBLISH}") from None
     if reasons := refusal(room_left(reserved, []), **cost):
-        raise NotPrivateError(f"The release exceeds its ledger's reservation: {reasons}.")
+        raise NotPrivateError(f"The release exceeds its ledger's reservation: {reasons}. {_DO_NOT_PUBLISH}")
 
 
 class Ledger:

@@ -40,8 +40,8 @@ class Database:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.name):
             raise ArgumentError(
-                "The address of a ledger in a database must end in ?ledger=name, where the name has lower-case "
-                "letters, digits and underscores."
+                "The address of a ledger in a database must end in ?ledger=NAME, where NAME consists of "
+                "lower-case letters, digits and underscores."
             )
 
     @property
@@ -108,11 +108,13 @@ class Database:
             with psycopg.connect(urlunsplit(parts._replace(query=query)), connect_timeout=LOCK_SECONDS) as connection:
                 yield connection
         except psycopg.errors.LockNotAvailable:
-            raise LedgerError(f"{self} was locked for {LOCK_SECONDS} seconds. Nothing was recorded.") from None
+            raise LedgerError(
+                f"{self} was locked by another process for {LOCK_SECONDS} seconds. Nothing was recorded. Try again."
+            ) from None
         except psycopg.OperationalError as error:
             raise LedgerError(
                 f"The connection to {self} failed or was lost ({str(error).strip().splitlines()[0]}). Do not make the "
-                "release: whether it was recorded shows 'gaussmix ledger show'."
+                "release. Run 'gaussmix ledger show' to see whether it was recorded."
             ) from None
         except psycopg.Error as error:
             raise LedgerError(f"{self} cannot be used: {type(error).__name__}. Do not make the release.") from None

@@ -409,7 +409,7 @@ def _translated(path: Place) -> Iterator[None]:
             raise LedgerError(f"{path} is not a gaussmix ledger.") from error
         if code in _BUSY:
             raise LedgerError(
-                f"{path} was locked by another process for {BUSY_SECONDS:g} seconds. Nothing was recorded."
+                f"{path} was locked by another process for {BUSY_SECONDS:g} seconds. Nothing was recorded. Try again."
             ) from error
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
             raise LedgerError(f"{path} and its directory must be writable ({error}). Nothing was recorded.") from error

@@ -40,7 +40,7 @@ from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DamagedError, SiteError
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.noise import Exact
-from gaussmix.mechanism.sites import StoredSums, Study
+from gaussmix.mechanism.sites import QUERY_NOT_ALLOWED, StoredSums, Study
 from gaussmix.models.release import Release
 from gaussmix.releases.marginals import MarginalPlan
 
@@ -64,7 +64,7 @@ def _plain_query(query: Query[Any], schema: Schema, study: Study) -> dict[str, A
         transforms = [_plain_transform(transform) for transform in query.transforms]
         edges = [np.asarray(ends).tolist() for ends in query.edges]
         return {"kind": "counts", "thresholds": thresholds, "transforms": transforms, "edges": edges}
-    raise ArgumentError("Steps on a likelihood cannot be made by exchanging files.")
+    raise ArgumentError("Likelihood steps are not supported with a trusted curator.")
 
 
 def _plain_transform(transform: Transform) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class _Requests:
             write_whole(path, content)
         elif path.read_bytes() != content:
             raise SiteError(
-                f"{path} has another request. Continue with the version of gaussmix and the kind of processor that "
+                f"{path} contains a different request. Continue with the gaussmix version and processor type that "
                 "wrote it."
             )
         digest, found, missing = hashlib.sha256(content).hexdigest(), [], []
@@ -151,7 +151,9 @@ class _Requests:
             else:
                 missing.append(sums.name)
         if missing:
-            raise SiteError(f"{path.name} ({question}) waits for {', '.join(missing)} in {self.folder}.")
+            raise SiteError(
+                f"{path.name} ({question}) is not fully answered. Missing in {self.folder}: {', '.join(missing)}."
+            )
         totals = [one["units"] for one in found]
         self.units = sum(units for units, _ in totals), sum(rows for _, rows in totals)
         return cast(A, functools.reduce(operator.add, [_read_result(one["result"]) for one in found]))
@@ -167,9 +169,12 @@ def _read_answer(path: Path, digest: str, site: int) -> dict[str, Any]:
         if stored.pop("sha256") != _content_hash(stored):
             raise ValueError("checksum")
         if (stored["request"], stored["site"]) != (digest, site):
-            raise SiteError(f"{path} answers another request, or is of another site.")
+            raise SiteError(
+                f"{path} answers a different request or comes from a different site. Replace it with the answer of "
+                f"site {site}."
+            )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise DamagedError(f"{path} is damaged. Answer the request again.") from None
+        raise DamagedError(f"{path} is damaged. Ask site {site} to answer the request again with --force.") from None
     return stored
 
 
@@ -309,7 +314,7 @@ def answer(
     try:
         asked = strict_json(content)
         if asked["study"] != agreed.hash:
-            raise SiteError(f"{path} is of another study.")
+            raise SiteError(f"{path} belongs to a different study.")
         query, schema = _read_query(asked["query"], agreed)
         rate = check.real(rate=asked["rate"])
     except (ValueError, KeyError, TypeError) as error:
@@ -319,7 +324,7 @@ def answer(
     new_key: Callable[[], bytes] = functools.partial(secrets.token_bytes, 32)
     with closing(rows_of(data, schema, options, unit=agreed.privacy_unit, new_key=new_key)) as rows:
         if rows.is_computed and not agreed.row_by_row:
-            raise ArgumentError("The table is the result of a query, which the study does not allow (row_by_row).")
+            raise ArgumentError(QUERY_NOT_ALLOWED)
         result = rows.aggregate(query, None if rate == 1.0 else Sample.secure(rate))
         units = (0, 0) if agreed.privacy_unit is None else rows.unit_counts()
     stored = {

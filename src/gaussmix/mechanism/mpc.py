@@ -166,7 +166,9 @@ def _cryptography() -> Any:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
-        raise MissingPackageError("Several sites require cryptography: pip install 'gaussmix[sites]'.") from None
+        raise MissingPackageError(
+            "Joint releases require the package cryptography: pip install 'gaussmix[sites]'."
+        ) from None
     return x509, hashes, serialization, ec
 
 
@@ -192,7 +194,7 @@ def _load_mpyc() -> Any:
             warnings.simplefilter("ignore", DeprecationWarning)  # it uses numpy.core
             from mpyc import asyncoro, finfields, runtime
     except ImportError:
-        raise MissingPackageError("Several sites require MPyC: pip install 'gaussmix[sites]'.") from None
+        raise MissingPackageError("Joint releases require the package MPyC: pip install 'gaussmix[sites]'.") from None
     finally:
         sys.argv = arguments
         if loops is None:
@@ -261,7 +263,9 @@ class Mesh:
     def sum(self, values: Sequence[int], doing: str) -> list[int]:
         """Return the sums over all sites of their integers; nothing else about them is revealed."""
         if not all(-LARGEST_INPUT < value < LARGEST_INPUT for value in values):
-            raise ArgumentError("A sum is beyond the range of the field.")  # impossible on any lattice
+            raise ArgumentError(  # impossible on any lattice
+                "A value exceeds the range of the secure sum. This is a bug in gaussmix; these values were not sent."
+            )
         self._doing = doing
         return self._call(self._summed(values))
 

@@ -160,7 +160,7 @@ def draw_marginals(
     """Return noisy marginals. :mod:`gaussmix.data.marginals` proves the sensitivities."""
     mu = budgets_of(account, marginals=True).marginals
     if mu is None:
-        raise ArgumentError("The account has no part for marginals.")
+        raise ArgumentError("The account has no budget for marginals.")
     of_counts, of_sums = plan.noise_mu(mu)
     draw, most = _Draw(account, rng, parties, progress=False), plan.max_contributions
     parties.agree("Marginals", of_counts, of_sums, most)

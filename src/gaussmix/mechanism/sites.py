@@ -89,6 +89,10 @@ from gaussmix.releases.certificate import ROW_BY_ROW
 
 __all__ = ["StoredSums", "Study", "Transport", "address_of", "default_keys", "default_state", "run", "software"]
 
+QUERY_NOT_ALLOWED = (
+    "The table is the result of a query, which the study does not allow. Write the result to a file, or agree on a "
+    "study with row_by_row."
+)
 TIMEOUT = 3600.0
 """Default seconds to wait for other sites: they read tables of different sizes."""
 
@@ -106,7 +110,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "topcode": bool,
     "tables": list,
     "colluding": int,
-    "sites_per_person": int,
+    "sites_per_unit": int,
     "row_by_row": bool,
     "timeout": (int, float),
     "privacy_unit": (dict, type(None)),
@@ -135,7 +139,7 @@ class Study:
     colluding : int
         t: number of sites that may pool what they see, or fail to draw noise. With 0 the sites trust a curator, who
         adds up their sums and draws the noise (:mod:`gaussmix.mechanism.exchange`).
-    sites_per_person : int
+    sites_per_unit : int
         s: a privacy unit, or a row, is at no more than this many sites.
     privacy_unit : PrivacyUnit or None
     passes : int
@@ -160,7 +164,7 @@ class Study:
     delta: float
     neighbours: Neighbours
     colluding: int
-    sites_per_person: int
+    sites_per_unit: int
     privacy_unit: PrivacyUnit | None
     passes: int
     topcode: bool
@@ -185,8 +189,8 @@ class Study:
             self.privacy_unit.check_schema(self.schema)
         if self.colluding or isinstance(self.colluding, bool):
             _ = self.sites
-        elif self.sites_per_person != 1:
-            raise ArgumentError("sites_per_person must be 1 with a trusted curator: declare a privacy unit instead.")
+        elif self.sites_per_unit != 1:
+            raise ArgumentError("sites_per_unit must be 1 with a trusted curator: declare a privacy unit instead.")
 
     @classmethod
     def new(
@@ -199,7 +203,7 @@ class Study:
         delta: float,
         colluding: int,
         neighbours: Neighbours = "add-remove",
-        sites_per_person: int = 1,
+        sites_per_unit: int = 1,
         privacy_unit: PrivacyUnit | None = None,
         formula: str | None = None,
         weight: str | None = None,
@@ -217,7 +221,7 @@ class Study:
         schema : Schema, dict or path
         addresses : mapping of str to str
             "host:port" of every site by its name.
-        epsilon, delta, colluding, neighbours, sites_per_person, privacy_unit, passes, topcode, tables, row_by_row, \
+        epsilon, delta, colluding, neighbours, sites_per_unit, privacy_unit, passes, topcode, tables, row_by_row, \
 timeout
             The attributes of the study.
         formula, weight
@@ -233,7 +237,7 @@ timeout
             delta=float(delta),
             neighbours=neighbours,
             colluding=colluding,
-            sites_per_person=sites_per_person,
+            sites_per_unit=sites_per_unit,
             privacy_unit=privacy_unit,
             passes=passes,
             topcode=topcode,
@@ -264,11 +268,19 @@ timeout
         except (ValueError, RecursionError) as error:
             raise DeclarationError(f"The study is not valid TOML: {error}") from None
         stored.setdefault("privacy_unit", None)
-        wrong = sorted(set(stored) ^ set(_FIELDS))
-        wrong += [key for key, kind in _FIELDS.items() if key in stored and not isinstance(stored[key], kind)]
-        wrong += [key for key, kind in _FIELDS.items() if kind is not bool and isinstance(stored.get(key), bool)]
-        if wrong:
-            raise DeclarationError(f"The study has missing, unknown or wrong entries: {', '.join(wrong)}.")
+        wrong = {
+            "missing keys": sorted(set(_FIELDS) - set(stored)),
+            "unknown keys": sorted(set(stored) - set(_FIELDS)),
+            "values of the wrong type": [
+                key
+                for key, kind in _FIELDS.items()
+                if key in stored
+                and (not isinstance(stored[key], kind) or (kind is not bool and isinstance(stored[key], bool)))
+            ],
+        }
+        if any(wrong.values()):
+            parts = [f"{what}: {', '.join(map(repr, keys))}" for what, keys in wrong.items() if keys]
+            raise DeclarationError(f"The study is not valid. It has {'; '.join(parts)}.")
         rest = {key: stored[key] for key in _FIELDS if key not in ("schema", "sites", "tables", "privacy_unit")}
         try:
             return cls(
@@ -310,7 +322,7 @@ timeout
     @cached_property
     def sites(self) -> Sites:
         """The number of sites and what they assume."""
-        return Sites(len(self.peers), self.colluding, self.sites_per_person)
+        return Sites(len(self.peers), self.colluding, self.sites_per_unit)
 
     @property
     def price_words(self) -> str:
@@ -318,7 +330,7 @@ timeout
         if not self.colluding:
             return f"noise of one table: {len(self.peers)} sites trust one curator with their sums"
         s = self.sites
-        persons = f", up to {s.sites_per_person} sites per privacy unit" if s.sites_per_person > 1 else ""
+        persons = f", up to {s.sites_per_unit} sites per privacy unit" if s.sites_per_unit > 1 else ""
         return (
             f"noise {s.price:.3g} times that of a trusted curator ({s.number} sites, of which {s.colluding} may "
             f"collude{persons})"
@@ -437,8 +449,8 @@ class StoredSums:
             raise self._damaged()
         if stored["question"] != question:
             raise SiteError(
-                "An earlier run of this study asked another question in this place. Its noise is spent, and nothing "
-                "was sent. Agree on a new study, which costs new budget."
+                "An earlier run of this study sent a different query at this step, and its noise is already spent. "
+                "The sum of this step was not sent. Agree on a new study, which costs new budget."
             )
         return [int(value) for value in stored["sum"]]
 
@@ -471,7 +483,7 @@ class _Planned:
     """The sites of a study of which nothing is run."""
 
     def __init__(self, study: Study) -> None:
-        self.sites = Sites(len(study.peers), study.colluding, study.sites_per_person, study.hash)
+        self.sites = Sites(len(study.peers), study.colluding, study.sites_per_unit, study.hash)
         self.release, self.time = study.release, study.created
 
 
@@ -578,7 +590,9 @@ class _Site(_Planned):
                 if theirs[name] != value:
                     shown = "" if name in _HASHED else f": {plain(str(theirs[name])[:200])} there, {value} here"
                     advice = _ADVICE if name in ("BLAS", "processor") else ""
-                    raise SiteError(f"{site} has another {_WORDS.get(name, name)}{shown}.{advice} Nothing was spent.")
+                    raise SiteError(
+                        f"{site} has a different {_WORDS.get(name, name)}{shown}.{advice} Nothing was spent."
+                    )
 
     def agree(self, question: str, *public: Transform | Floats | float) -> None:
         """Begin a question; stop unless all sites ask the same, with the same history."""
@@ -593,8 +607,8 @@ class _Site(_Planned):
         for number, theirs in enumerate(self._mesh.exchange(mine, f"agreeing on {self._doing}")):
             if theirs != mine:
                 raise SiteError(
-                    f"Site {number + 1} ({self._study.peers[number].name}) asks another question in {self._doing}: it "
-                    "saw other totals, or computed another preconditioner from them. Nothing more was sent."
+                    f"Site {number + 1} ({self._study.peers[number].name}) sent a different query for {self._doing}: "
+                    "it received different totals or computed a different preconditioner. Nothing more was sent."
                 )
 
     def share(self, sigma: float) -> float:
@@ -622,14 +636,17 @@ class _Site(_Planned):
         mine = hashlib.sha256(private.to_bytes()).hexdigest().encode()
         for number, theirs in enumerate(self._mesh.exchange(mine, "comparing the releases")):
             if theirs != mine:
-                raise SiteError(f"The release of site {number + 1} ({self._study.peers[number].name}) is another one.")
+                raise SiteError(
+                    f"Site {number + 1} ({self._study.peers[number].name}) computed a different release. Do not "
+                    "publish either."
+                )
 
 
 _LONGEST_GREETING = 2**16
 _ADVICE = (
-    " The sites would compute different last bits of a preconditioner. The command gaussmix sites run chooses the same "
-    "kernels on most Intel and AMD processors; in Python, set the environment variables OPENBLAS_CORETYPE=Haswell and "
-    "NPY_DISABLE_CPU_FEATURES before numpy is imported."
+    " Rounding would differ between the sites, and so would their preconditioners. The command gaussmix sites run "
+    "chooses the same kernels on most Intel and AMD processors; in Python, set the environment variables "
+    "OPENBLAS_CORETYPE=Haswell and NPY_DISABLE_CPU_FEATURES before numpy is imported."
 )
 _HASHED = ("study", "certificates", "account")
 _WORDS = {"study": "study file", "certificates": "set of certificates", "account": "account of the noise"}
@@ -786,10 +803,7 @@ def _drawn(
     """Draw the release at one site."""
     table = open_table(data, options)
     if table.computed and not study.row_by_row:
-        raise ArgumentError(
-            "The table is the result of a query, a lazy frame or a stream, which the study does not allow. Write it to "
-            "a file, or agree on a study with row_by_row."
-        )
+        raise ArgumentError(QUERY_NOT_ALLOWED)
     if out is not None:
         refuse_inputs(out, table.paths)
     # The last bits of a preconditioner depend on the number of threads of BLAS. Rows are read by as many as before.

@@ -108,7 +108,7 @@ def plot_coefficients(summary: Summary, ax: Any, *, alpha: float, exponentiate: 
     Ratios are on a log axis. Coefficients that are not identified have no mark; an infinite end reaches the margin.
     """
     if exponentiate and not summary.family.ratio:
-        raise ArgumentError(f"Ratios exp(β) are not defined for the family {summary.family.name!r}.")
+        raise ArgumentError(f"Ratios exp(β) are not defined for the family {summary.family.name!r}. Omit exponentiate.")
     if ax is None:
         try:
             from matplotlib import pyplot as plt

@@ -139,9 +139,12 @@ def chosen_columns(schema: Schema, columns: Sequence[str] | None, *, known: Sequ
     for name in chosen:
         if name not in known:
             column_of(schema, name)
-            raise ArgumentError(f"Column {name!r} is in terms only, is a weight, or is 0 where it is missing.")
+            raise ArgumentError(
+                f"Column {name!r} is not available: it is used only in terms, is the weight, or has a missing-value "
+                "indicator. Omit it from columns."
+            )
     if len(set(chosen)) < len(chosen):
-        raise ArgumentError("columns names a column twice.")
+        raise ArgumentError("columns must not contain duplicates.")
     return chosen
 
 
@@ -515,7 +518,7 @@ def correlations(release: Release, columns: Sequence[str] | None, given: Sequenc
     if both := [name for name in chosen if name in fixed]:
         raise ArgumentError(f"Column {both[0]!r} cannot be held fixed and be correlated with others.")
     if not chosen:
-        raise ArgumentError("There is nothing left to correlate: hold fewer columns fixed.")
+        raise ArgumentError("No columns are left to correlate. Partial out fewer columns.")
     indices = [index for name in chosen for index in schema.groups[name]]
     held = Coding.of(schema, fixed).rows if fixed else schema.units.one[np.newaxis]
     found = residuals(release.statistic.noisy, schema.units.rows(indices), held)
@@ -665,7 +668,7 @@ class Crosstab:
 def crosstab(release: Release, rows: str, columns: str) -> Crosstab:
     """The table of :meth:`gaussmix.Release.crosstab`."""
     if rows == columns:
-        raise ArgumentError("A cross-table needs two columns, not one twice.")
+        raise ArgumentError(f"rows and columns must be different columns, got {rows!r} for both.")
     statistic, schema = release.statistic, release.certificate.schema
     one, two = (kinds_of(schema, name)[0] for name in (rows, columns))
     shape = (len(one), len(two))

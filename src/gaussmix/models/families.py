@@ -74,9 +74,7 @@ class Family:
     link : str
         What is linear in the predictors: ``"identity"``, or a function of the mean.
     intervals_are_for : mapping of estimand to str
-        What intervals are for, by estimand; an estimand that is not here is refused.
-    refusal : str
-        The message then.
+        What intervals are for, by estimand: an entry for each of ``ESTIMANDS``.
     notes : tuple of str
         How to read the coefficients: printed below every table.
     remedy : str
@@ -100,7 +98,6 @@ class Family:
     name: str
     link: str
     intervals_are_for: Mapping[str, str]
-    refusal: str = ""
     notes: tuple[str, ...] = ()
     remedy: str = "use fewer predictors, collapse sparse levels (collapse=), or spend a larger ε."
     ratio: str = ""

@@ -110,7 +110,8 @@ def class_response(
         raise ArgumentError(f"Column {response!r} has more than two levels: choose one as level=, or use mnlogit.")
     else:
         raise ArgumentError(
-            f"Column {response!r} must be boolean or a category for {family.name}; use ols or poisson for numbers."
+            f"response must be a boolean or categorical column for {family.name}, got {response!r}. Use ols or poisson "
+            "for numbers."
         )
     return Response(f"{response} = {classes[1]}", vector, centre, scale, family), classes
 
@@ -120,13 +121,13 @@ def count_response(schema: Schema, response: str, family: Family) -> Response:
     column = schema.parts[response]
     if not isinstance(column, Numeric) or is_marked(schema, response):
         raise ArgumentError(
-            f"{family.name} needs a count, or another number with a lower bound of 0 or above and no missing values: "
-            f"{response!r} is not declared as one. Use logit for boolean columns and levels, ols for other numbers."
+            f"response must be a numeric column without a missing-value indicator for {family.name}, got {response!r}. "
+            "Use logit for boolean columns and levels, ols for other numbers."
         )
     if column.lower < 0:
         raise ArgumentError(
-            f"{family.name} needs a response with a lower bound of 0 or above: {response!r} is declared from "
-            f"{column.lower:g}. Use ols; or declare a lower bound of 0 in another release if no value is below it."
+            f"response must have a lower bound of 0 or above for {family.name}, got {response!r}, which is declared "
+            f"from {column.lower:g}. Use ols, or declare a lower bound of 0 in a new release if no value is below it."
         )
     return Response.of(schema, response, family)
 
@@ -520,8 +521,8 @@ def fit_multinomial(statistic: Transcript, response: str, predictors: Sequence[s
     column = column_of(schema, response)
     if not isinstance(column, Categorical) or len(column.labels) < 3:
         raise ArgumentError(
-            f"mnlogit needs a category with more than two levels: {response!r} is not declared as one. Use logit for "
-            "two classes, ols for numbers."
+            f"response must be a categorical column with more than two levels for mnlogit, got {response!r}. Use logit "
+            "for two classes, ols for numbers."
         )
     if not schema.intercept:
         raise ArgumentError("mnlogit requires a release with an intercept column.")
@@ -546,7 +547,7 @@ def fit_glm_predictor(
     schema, mean = statistic.schema, family.mean
     response = part_name(schema, response)
     if mean is None:
-        raise ArgumentError("predictor is for families of one linear predictor.")
+        raise ArgumentError(f"family must be logit, probit or poisson for predictor, got {family.name!r}.")
     own = (
         class_response(schema, response, level, family)[0]
         if family.of_classes

@@ -66,10 +66,10 @@ def synthetic_rows(release: Release, n: int, seed: int | np.random.Generator | N
     names = [name for name in schema.columns if name != schema.weight]
     if any(is_marked(schema, name) or name not in schema.groups for name in names):
         raise ArgumentError(
-            "Synthetic rows are for schemas without indicators of missing values and columns that are in terms only."
+            "synthetic does not support columns with missing-value indicators or columns used only in terms."
         )
     if not schema.intercept:
-        raise ArgumentError("Synthetic rows need a release with an intercept column, which holds the row count.")
+        raise ArgumentError("synthetic requires a release with an intercept, which contains the number of rows.")
     classes = [name for name in names if isinstance(schema.columns[name], Categorical | Boolean)]
     numbers = [name for name in names if name not in classes]
     means, covariance = _means_and_covariance(release)

@@ -113,7 +113,7 @@ ROWS_PUBLIC = Condition(False, "the number of rows was declared public; the guar
 def conditions_of_sites(sites: Sites, unit: PrivacyUnit | None) -> tuple[Condition, ...]:
     """Return the conditions of a guarantee for several sites without a trusted curator."""
     whose = ONE_ROW if unit is None else "no individual has rows under two values of the privacy unit; one unit"
-    places = "one site" if sites.sites_per_person == 1 else f"at most {sites.sites_per_person} sites"
+    places = "one site" if sites.sites_per_unit == 1 else f"at most {sites.sites_per_unit} sites"
     return (
         Condition(False, f"{whose} is held by {places}."),
         Condition(

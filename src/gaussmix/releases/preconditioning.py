@@ -592,7 +592,7 @@ class PassRequest:
             raise ArgumentError("The parameters of a pass do not match its columns or its noise.")
         check.positive(finite=True, clip=self.clip)
         if self.metric.declared and not (self.clip >= 1 and self.metric.transform == Transform.nearest(np.eye(m))):
-            raise ArgumentError("A pass in the declared metric must have no transform and no clipping.")
+            raise ArgumentError("A pass without a preconditioner must not transform or clip rows.")
         check.positive(finite=True, rows=self.rows)
         check.in_interval(0, 1, closed=True, kept_weight=self.kept_weight)
         check.in_interval(0, 1, closed=True, lost=self.lost)

@@ -197,7 +197,9 @@ class Transcript:
             if not (0 < check.real(rate=output.rate) <= 1 and 0 < check.real(rate=output.counted_rate) <= 1):
                 raise ArgumentError("rate must lie in (0, 1].")
             if (output.request is None) != (number == 0):
-                raise ArgumentError("The first pass, and no other, must be in the declared metric.")
+                raise ArgumentError(
+                    "The first pass must have no preconditioning parameters, and every later pass must have them."
+                )
             if output.request is not None:
                 output.request.check(m, mu=output.mu * output.rate)
         if not self.passes:
