@@ -509,16 +509,15 @@ class SparkTable(ClusterTable):
         if unfixed is not None:
             raise ArgumentError(
                 f"The plan of the Spark data frame contains {unfixed}, so Spark may return different rows each time "
-                "it reads the table or retries a task. Write the rows to a table and read it, or call checkpoint(); "
-                "caching is not enough."
+                "it reads the table or retries a task. Write the rows to a table and read it. Caching is not enough."
             )
         found = next((name for name in nodes if name not in _SPARK_ROW_BY_ROW), None)
         if found is not None and not self.options.row_by_row and not any(self._data is own for own in _features):
             raise ArgumentError(
                 f"The plan of the Spark data frame contains {found}, so one stored row may change several rows of the "
-                "result. Use only scans, filters and projections; or write the rows to a table or call checkpoint() "
-                "if they are the privacy unit; or declare with row_by_row=True that each stored row affects at most "
-                "one row of the result."
+                "result. Use only scans, filters and projections; or write the rows to a table and read it, if they "
+                "are the privacy unit; or declare with row_by_row=True that each stored row affects at most one row of "
+                "the result."
             )
 
     def sum_partitions(
