@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from gaussmix.data.rows import rows_of
 from gaussmix.mechanism import passes
 from gaussmix.mechanism.exchange import _Curator, answer, collect
 from gaussmix.mechanism.sites import StoredSums, run
+from gaussmix.releases.certificate import TRUSTED_CURATOR
 from site_hub import study_of
 
 SCHEMA = {"age": [18, 95], "sex": ["f", "m"], "cost": [0, 20]}
@@ -78,6 +80,9 @@ def test_the_certificate_is_that_of_one_table(tmp_path):
     certificate = gm.load(tmp_path / "r.parquet").certificate
     assert certificate == private.certificate
     assert certificate.sites is None
+    assert TRUSTED_CURATOR in certificate.conditions
+    with pytest.raises(gm.NotPrivateError, match="trust a curator"):
+        replace(certificate, conditions=())
     assert certificate.account.mu == gm.release(table(2), SCHEMA, epsilon=1.0, delta=1e-6).certificate.account.mu
 
 

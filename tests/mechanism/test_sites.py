@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +16,7 @@ import gaussmix as gm
 from gaussmix.data.rows import rows_of
 from gaussmix.mechanism import noise, passes, sites
 from gaussmix.mechanism.sites import StoredSums, Study, _drawn, _Site, address_of, charge_once
-from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.certificate import TRUSTED_CURATOR, Certificate
 from gaussmix.releases.preconditioning import budgets_of
 from gaussmix.report.label import as_svg
 from gaussmix.report.page import render
@@ -589,6 +589,14 @@ def test_a_certificate_that_claims_more_is_refused(tmp_path):
         edited(certificate, sites__number=4, sites__colluding=2)
     with pytest.raises(gm.NotPrivateError, match="does not state their number"):
         edited(certificate, sites=None)
+    outsider = certificate.sites.outsider_epsilon(certificate.account)  # smaller, and holds against outsiders only
+    with pytest.raises(gm.NotPrivateError, match="must state its sites"):
+        edited(certificate, sites=None, conditions=[], epsilon=outsider, account__epsilon=outsider)
+    with pytest.raises(gm.NotPrivateError, match="not made by them"):
+        edited(certificate, made_by="release")
+    trusted = [*certificate.to_dict()["conditions"], asdict(TRUSTED_CURATOR)]
+    with pytest.raises(gm.NotPrivateError, match="trusted a curator"):
+        edited(certificate, conditions=trusted)
 
 
 def test_study_files(tmp_path):

@@ -7,7 +7,7 @@ the opened totals, which each site computes by itself. All sites end with the sa
 
 **What leaves a site**: the hash of the study, versions of the software, hashes of questions, which are public, and
 inputs of the secure sum, which are noisy. Nothing else is computed from rows, not even their number. The *time* that a
-site takes to answer is not protected.
+site takes to answer is not protected. A site whose rows do not fit the schema never connects, which the others see.
 
 **One study, one release.** A study is a file that all sites have agreed on; its hash fixes schema, budget, sites and
 everything else that is not in the rows. It identifies one release, which each site's ledger records once, before
@@ -87,7 +87,7 @@ from gaussmix.mechanism.mpc import Keys, Mesh, Peer
 from gaussmix.mechanism.noise import Exact
 from gaussmix.mechanism.release import Prepared, prepare
 from gaussmix.models.release import Release
-from gaussmix.releases.certificate import ROW_BY_ROW
+from gaussmix.releases.certificate import JOINT, ROW_BY_ROW, TRUSTED_CURATOR
 
 __all__ = ["StoredSums", "Study", "Transport", "address_of", "default_keys", "default_state", "run", "software"]
 
@@ -346,8 +346,8 @@ timeout
             passes=self.passes,
             out=out,
             force=force,
-            made_by="sites",
-            conditions=[ROW_BY_ROW] * self.row_by_row,
+            made_by=JOINT,
+            conditions=[ROW_BY_ROW] * self.row_by_row + [TRUSTED_CURATOR] * (not self.colluding),
             unit=self.privacy_unit,
             topcode="auto" if self.topcode else None,
             tables=self.tables,
