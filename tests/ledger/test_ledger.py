@@ -434,3 +434,12 @@ def test_locks_are_tested_once_for_a_file_system(tmp_path, monkeypatch):
     for name in ("a.ledger", "b.ledger"):
         assert Ledger(tmp_path / name, epsilon=1.0, delta=1e-6).spend(mu=0.01).id == 1
     assert len(started) == 1
+
+
+def test_an_identifier_is_recorded_once(path):
+    """The ledger is not called damaged, and nothing more is spent."""
+    ledger = Ledger(path, **BUDGET)
+    ledger.spend(mu=0.01, release="a" * 32)
+    with pytest.raises(LedgerError, match="already recorded"):
+        ledger.spend(mu=0.01, release="a" * 32)
+    assert len(ledger.entries()) == 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import asdict, replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,9 +14,9 @@ from scipy import stats
 
 import gaussmix as gm
 from gaussmix.data.rows import rows_of
-from gaussmix.mechanism import noise, passes
-from gaussmix.mechanism.sites import StoredSums, Study, _Site, address_of
-from gaussmix.releases.certificate import Certificate
+from gaussmix.mechanism import noise, passes, sites
+from gaussmix.mechanism.sites import StoredSums, Study, _drawn, _Site, address_of, charge_once
+from gaussmix.releases.certificate import TRUSTED_CURATOR, Certificate
 from gaussmix.releases.preconditioning import budgets_of
 from gaussmix.report.label import as_svg
 from gaussmix.report.page import render
@@ -284,6 +285,88 @@ def test_lost_sums_of_a_recorded_study_are_not_drawn_again(tmp_path):
     assert all(len(spent(tmp_path, site)) == 1 for site in (1, 2, 3))
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_another_file_of_sums_is_refused(tmp_path, lost):
+    """Site 1 begins a second run, which has checked its budget, before the first: with a file of its own, or a new one.
+
+    Its noise would be new, and the ledger is charged once.
+    """
+    study, tables = study_of(SCHEMA, passes=1, topcode=False), [table(i) for i in range(3)]
+    first, second, path = Hub(3), Hub(3), tmp_path / ("sums1" if lost else "other")
+    stored = StoredSums(path, study, 1)
+
+    def transport():
+        assert all(isinstance(one, gm.Release) for one in run_all(study, tables, tmp_path, hub=first))
+        if lost:
+            path.unlink()
+        return Alone()
+
+    class Alone:
+        """The greetings of sites that have nothing else to say."""
+
+        def exchange(self, message, doing):
+            return [message] * 3
+
+        def sum(self, values, doing):
+            raise AssertionError("new noise was sent")
+
+    joint = _Site(study, transport, ledger_of(tmp_path, 1), stored, details={}, say=lambda line: None)
+    with closing(stored), pytest.raises(gm.LedgerError, match="another run"):
+        _drawn(joint, study, tables[0], gm.ReadOptions(), out=None, force=False)
+    if not lost:  # found before the others are met, the next time
+        path.rename(tmp_path / "sums1")
+        ended = run_all(study, tables, tmp_path, hub=second)
+        assert isinstance(ended[0], gm.LedgerError)
+        assert second.messages == []
+    assert len(spent(tmp_path, 1)) == 1
+
+
+def test_of_two_runs_the_ledger_chooses_one(tmp_path, monkeypatch):
+    """Both find the study unrecorded; the second to record it is refused."""
+    study, ledger = study_of(SCHEMA, passes=1), ledger_of(tmp_path, 1)
+    real, seen = sites.recorded_run, []
+
+    def late(*arguments):
+        seen.append(real(*arguments))
+        if len(seen) == 1:
+            charge_once(study, ledger, "a" * 32, mu=0.1, delta_slack=1e-9)
+            return None
+        return real(*arguments)
+
+    monkeypatch.setattr(sites, "recorded_run", late)
+    with pytest.raises(gm.LedgerError, match="another run"):
+        charge_once(study, ledger, "b" * 32, mu=0.1, delta_slack=1e-9)
+    charge_once(study, ledger, "a" * 32, mu=0.1, delta_slack=1e-9)
+    (entry,) = ledger.entries()
+    assert entry.note.endswith("a" * 32)
+
+
+@pytest.mark.parametrize("content", ['{"age":[18,95]}', "a\n", "[1]\n", '{"run": 1}\n', "[" * 60_000 + "\n"])
+def test_files_of_others_are_not_overwritten(tmp_path, content):
+    path = tmp_path / "schema.json"
+    path.write_text(content)
+    stored = StoredSums(path, study_of(SCHEMA), 1)
+    for attempt in (lambda: stored.exists, lambda: stored.is_empty, stored.create):
+        with pytest.raises(gm.ArgumentError, match="Choose another file"):
+            attempt()
+    stored.close()
+    assert path.read_text() == content
+
+
+def test_a_file_of_sums_that_was_replaced_is_not_read(tmp_path):
+    """A run continues with the file that it has locked; the other file has another identifier."""
+    study, path = study_of(SCHEMA), tmp_path / "sums"
+    first, second = StoredSums(path, study, 1), StoredSums(path, study, 1)
+    first.create()
+    path.unlink()
+    second.create()
+    second.kept(1, "q", [5])
+    assert first.run != second.run
+    assert first.kept(1, "q", [6]) == [6]
+    first.close()
+    second.close()
+
+
 def test_sums_without_their_ledger_are_refused(tmp_path):
     study, tables = study_of(SCHEMA, passes=1), [table(i) for i in range(3)]
     run_all(study, tables, tmp_path)
@@ -327,7 +410,7 @@ def test_sums_are_stored_once(tmp_path):
     with pytest.raises(gm.DamagedError):  # a sum before it is missing
         stored.kept(3, "s", [7, 8])
     stored.close()
-    with pytest.raises(gm.ArgumentError, match="another study or site"):
+    with pytest.raises(gm.ArgumentError, match="does not hold the sums of this study and site"):
         _ = StoredSums(path, study, 2).exists
 
 
@@ -506,6 +589,14 @@ def test_a_certificate_that_claims_more_is_refused(tmp_path):
         edited(certificate, sites__number=4, sites__colluding=2)
     with pytest.raises(gm.NotPrivateError, match="does not state their number"):
         edited(certificate, sites=None)
+    outsider = certificate.sites.outsider_epsilon(certificate.account)  # smaller, and holds against outsiders only
+    with pytest.raises(gm.NotPrivateError, match="must state its sites"):
+        edited(certificate, sites=None, conditions=[], epsilon=outsider, account__epsilon=outsider)
+    with pytest.raises(gm.NotPrivateError, match="not made by them"):
+        edited(certificate, made_by="release")
+    trusted = [*certificate.to_dict()["conditions"], asdict(TRUSTED_CURATOR)]
+    with pytest.raises(gm.NotPrivateError, match="trusted a curator"):
+        edited(certificate, conditions=trusted)
 
 
 def test_study_files(tmp_path):

@@ -259,6 +259,8 @@ class Ledger:
         ------
         BudgetExceededError
             If the release does not fit; the message states the remaining budget.
+        LedgerError
+            If the identifier is recorded already.
         """
         self.check_privacy_unit(privacy_unit)
         mu, delta_slack = check.nonnegative(mu=mu), check.nonnegative(delta_slack=delta_slack)
@@ -271,7 +273,7 @@ class Ledger:
         def record(connection: Statements) -> Entry:
             room, count, last = self._room(connection)
             if release is not None and any(entry.release == release for entry in contents(connection)[1]):
-                raise ArgumentError(f"The release {release} is already recorded in this ledger.")
+                raise LedgerError(f"The release {release} is already recorded in this ledger.")
             if reasons := refusal(room, mu=mu, delta_slack=delta_slack):
                 raise _exceeded(reasons, room)
             own = uuid.uuid4().hex if release is None else release

@@ -9,6 +9,10 @@ the noise is that of a single table: the price is trust in the curator.
 called. Questions that all sites have answered, and the noise drawn for them, are read from files, so that the loop
 comes to the first question without answers, writes its request and stops with an error that names the missing answers.
 When there is no such question left, the release is written. A study for this has ``colluding=0``.
+
+**One study, one release.** The curator's file of noisy totals has a random identifier, ``run``, which is in every
+request. A site's ledger is charged for one run and refuses the requests of another: a second folder, or a new file of
+totals, would be a second release with other noise. An older copy of the file of totals is not detected.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import hashlib
 import json
 import operator
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -40,7 +45,7 @@ from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DamagedError, SiteError
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.noise import Exact
-from gaussmix.mechanism.sites import QUERY_NOT_ALLOWED, StoredSums, Study
+from gaussmix.mechanism.sites import QUERY_NOT_ALLOWED, StoredSums, Study, charge_once, check_relation
 from gaussmix.models.release import Release
 from gaussmix.releases.marginals import MarginalPlan
 
@@ -120,8 +125,8 @@ def _read_result(plain: Mapping[str, Any]) -> Any:
 class _Requests:
     """Requests in a folder, in the order of the questions."""
 
-    def __init__(self, folder: Path, study: Study) -> None:
-        self.folder, self.study, self.number = folder, study, 0
+    def __init__(self, folder: Path, study: Study, run: str) -> None:
+        self.folder, self.study, self.run, self.number = folder, study, run, 0
         self.units = (0, 0)
 
     def answered(self, query: Query[A], schema: Schema, rate: float, question: str) -> A:
@@ -129,6 +134,7 @@ class _Requests:
         self.number += 1
         request = {
             "study": self.study.hash,
+            "run": self.run,
             "number": self.number,
             "question": question,
             "rate": rate,
@@ -215,7 +221,7 @@ class _Curator:
         self._history, self._number = hashlib.sha256(study.hash.encode()), 0
 
     def begin(self, account: LatticeAccount, *, file: Path | None) -> None:
-        self._stored.create()
+        """Do nothing: the sites charge their ledgers."""
 
     def agree(self, question: str, *public: Transform | Floats | float) -> None:
         self._history.update(question.encode())
@@ -264,7 +270,13 @@ def collect(
         closing(StoredSums(place / "curator.sums", agreed, 0)) as stored,
         agreed.prepare(_Curator(agreed, stored), out=out, force=force) as prepared,
     ):
-        return prepared.draw(_RequestedRows(_Requests(place, agreed), agreed.schema))
+        if not stored.exists and any(place.glob("request-*")):
+            raise SiteError(
+                f"{place} has requests or answers, but {stored.path}, the noisy totals of their run, is missing. "
+                "Collecting again would need new noise. Agree on a new study, which costs new budget."
+            )
+        stored.create()
+        return prepared.draw(_RequestedRows(_Requests(place, agreed, stored.run), agreed.schema))
 
 
 def _trusted(study: Study | str | os.PathLike[str]) -> Study:
@@ -301,7 +313,8 @@ def answer(
     site : int
         Number of this site in the study, from 1.
     ledger : Ledger or path, optional
-        This site's ledger, charged with the whole release at its first answer.
+        This site's ledger, charged with the whole release at its first answer. Without one, a second release of the
+        same study is not noticed here.
     reading : ReadOptions, optional
         How the table is read.
     force : bool
@@ -315,11 +328,13 @@ def answer(
         asked = strict_json(content)
         if asked["study"] != agreed.hash:
             raise SiteError(f"{path} belongs to a different study.")
+        if not re.fullmatch(r"[0-9a-f]{32}", run := asked["run"]):
+            raise ValueError("run must be 32 hexadecimal digits")
         query, schema = _read_query(asked["query"], agreed)
         rate = check.real(rate=asked["rate"])
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"{path} is not a valid request: {error}") from None
-    _charge(agreed, ledger)
+    _charge(agreed, ledger, run)
     options = ReadOptions() if reading is None else reading
     new_key: Callable[[], bytes] = functools.partial(secrets.token_bytes, 32)
     with closing(rows_of(data, schema, options, unit=agreed.privacy_unit, new_key=new_key)) as rows:
@@ -338,17 +353,11 @@ def answer(
     return written
 
 
-def _charge(study: Study, ledger: Ledger | str | os.PathLike[str] | None) -> None:
+def _charge(study: Study, ledger: Ledger | str | os.PathLike[str] | None, run: str) -> None:
+    """Charge a site's ledger for the curator's run, once; reject requests of another run."""
     if ledger is None:
         return
     opened = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
-    if any(entry.release == study.release for entry in opened.entries()):
-        return
+    check_relation(study, opened)
     account = study.account()
-    opened.spend(
-        mu=account.mu,
-        delta_slack=slack_delta(opened.reservation.epsilon, account.slack),
-        note=f"joint study {study.name}, trusted curator",
-        privacy_unit=None if study.privacy_unit is None else study.privacy_unit.column,
-        release=study.release,
-    )
+    charge_once(study, opened, run, mu=account.mu, delta_slack=slack_delta(opened.reservation.epsilon, account.slack))

@@ -7,7 +7,7 @@ the opened totals, which each site computes by itself. All sites end with the sa
 
 **What leaves a site**: the hash of the study, versions of the software, hashes of questions, which are public, and
 inputs of the secure sum, which are noisy. Nothing else is computed from rows, not even their number. The *time* that a
-site takes to answer is not protected.
+site takes to answer is not protected. A site whose rows do not fit the schema never connects, which the others see.
 
 **One study, one release.** A study is a file that all sites have agreed on; its hash fixes schema, budget, sites and
 everything else that is not in the rows. It identifies one release, which each site's ledger records once, before
@@ -18,7 +18,9 @@ is therefore spent, and an honest site never answers it twice with different noi
 totals whose difference would reveal something. Each site stores its noisy sum before it sends a share of it. If the
 study is run again, the same question to the same sites is answered from the stored value: the total is the same as
 before, or would have been. Another question in its place is refused (`StoredSums`). A question is identified by the
-hash of the study, of everything opened so far, and of its own public parameters (`_Site.agree`).
+hash of the study, of everything opened so far, and of its own public parameters (`_Site.agree`). The file of stored
+sums has a random identifier, which the ledger records with the charge (`charge_once`): another file, or a new one in
+place of a deleted one, is refused. A copy of the same file is not detected.
 
 >>> study = Study.new(
 ...     "Three hospitals",
@@ -85,7 +87,7 @@ from gaussmix.mechanism.mpc import Keys, Mesh, Peer
 from gaussmix.mechanism.noise import Exact
 from gaussmix.mechanism.release import Prepared, prepare
 from gaussmix.models.release import Release
-from gaussmix.releases.certificate import ROW_BY_ROW
+from gaussmix.releases.certificate import JOINT, ROW_BY_ROW, TRUSTED_CURATOR
 
 __all__ = ["StoredSums", "Study", "Transport", "address_of", "default_keys", "default_state", "run", "software"]
 
@@ -344,8 +346,8 @@ timeout
             passes=self.passes,
             out=out,
             force=force,
-            made_by="sites",
-            conditions=[ROW_BY_ROW] * self.row_by_row,
+            made_by=JOINT,
+            conditions=[ROW_BY_ROW] * self.row_by_row + [TRUSTED_CURATOR] * (not self.colluding),
             unit=self.privacy_unit,
             topcode="auto" if self.topcode else None,
             tables=self.tables,
@@ -397,6 +399,10 @@ class StoredSums:
     A sum is stored before it is sent and never changed, and it is used again for the same question only. The file has a
     line for the study and one for each sum. A run locks it, and appends a line and waits for the disk before it sends.
     A last line without its end was being written when the computer stopped; nothing of it has been sent.
+
+    The first line has a random identifier of the file, ``run``, which the ledger records: another file is refused, and
+    so is a file that lost a line before the last. A file whose **last** lines were lost, such as an older copy, cannot
+    be told from that of an interrupted run: its questions would be answered with new noise. Never restore or edit it.
     """
 
     def __init__(self, path: Path, study: Study, site: int) -> None:
@@ -413,6 +419,11 @@ class StoredSums:
         """Whether no sum has been stored."""
         return not self.path.exists() or len(self._lines()) < 2
 
+    @property
+    def run(self) -> str:
+        """Random identifier of the file."""
+        return str(self._parsed(self._lines()[0])["run"])
+
     def create(self) -> None:
         """Make the file, mode 0600, if it does not exist, and lock it until `close`."""
         try:
@@ -425,7 +436,7 @@ class StoredSums:
             raise OutputError(f"{self.path} cannot be written: {error.strerror or error}.") from None
         self._file.truncate(sum(map(len, self._lines())))  # a line that was not completed
         if not self._lines():
-            self._append(self._owner)
+            self._append({**self._owner, "run": secrets.token_hex(16)})
 
     def close(self) -> None:
         """Release the file."""
@@ -464,10 +475,25 @@ class StoredSums:
 
     def _lines(self) -> list[bytes]:
         """Return complete lines, and check that the first is that of this study and site."""
-        lines = [line for line in self.path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-        if lines and self._parsed(lines[0]) != self._owner:
-            raise ArgumentError(f"{self.path} holds the sums of another study or site. Choose another file.")
-        return lines
+        if self._file is None:
+            content = self.path.read_bytes()
+        else:  # the locked file, even if another one has its name now
+            self._file.seek(0)
+            content = self._file.read()
+        first, end, _ = content.partition(b"\n")
+        if content and not (end and self._owns(first)):
+            raise ArgumentError(f"{self.path} does not hold the sums of this study and site. Choose another file.")
+        return [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+
+    def _owns(self, first: bytes) -> bool:
+        """Return whether the first line of a file names this study and site."""
+        try:
+            header = strict_json(first)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(header, dict) or not re.fullmatch(r"[0-9a-f]{32}", str(header.pop("run", None))):
+            return False
+        return bool(header == self._owner)
 
     def _parsed(self, line: bytes) -> Any:
         try:
@@ -477,6 +503,55 @@ class StoredSums:
 
     def _damaged(self) -> DamagedError:
         return DamagedError(f"{self.path} is damaged. Its study cannot be continued at this site.")
+
+
+def check_relation(study: Study, ledger: Ledger) -> None:
+    """Reject a ledger with another privacy unit or another neighbouring relation than the study's."""
+    ledger.check_privacy_unit(_unit_of(study))
+    if ledger.reservation.neighbours != study.neighbours:
+        raise ArgumentError(
+            f"neighbours of the study must be {ledger.reservation.neighbours!r}, as in the ledger, got "
+            f"{study.neighbours!r}."
+        )
+
+
+def recorded_run(study: Study, ledger: Ledger) -> str | None:
+    """Return the identifier of the run for which a ledger was charged with a study; None if it was not charged."""
+    notes = [entry.note for entry in ledger.entries() if entry.release == study.release]
+    return notes[0].rpartition(" ")[2] if notes else None
+
+
+def charge_once(
+    study: Study, ledger: Ledger, run: str, *, mu: float, delta_slack: float, file: Path | None = None
+) -> None:
+    """Charge a ledger with a study for one run, unless it is charged for this run already.
+
+    ``run`` identifies the file that stores the noisy sums. The noise of another file is other noise, and so another
+    release. The ledger records a study once, in one transaction: of two processes with different files, the one whose
+    run was recorded continues, and the other is refused.
+    """
+    if recorded_run(study, ledger) is None:
+        note = f"joint study {study.name}, run {run}"
+        unit = _unit_of(study)
+        try:
+            ledger.spend(mu=mu, delta_slack=delta_slack, note=note, file=file, privacy_unit=unit, release=study.release)
+        except LedgerError:
+            if recorded_run(study, ledger) is None:  # otherwise another process was first
+                raise
+    check_run(study, ledger, run)
+
+
+def check_run(study: Study, ledger: Ledger, run: str) -> None:
+    """Reject another run than that for which the ledger was charged."""
+    if recorded_run(study, ledger) != run:
+        raise LedgerError(
+            f"{ledger.path} records this study for another run, whose noise is in another file. Continue that run, or "
+            "agree on a new study, which costs new budget. Nothing was sent."
+        )
+
+
+def _unit_of(study: Study) -> str | None:
+    return None if study.privacy_unit is None else study.privacy_unit.column
 
 
 class _Planned:
@@ -521,20 +596,15 @@ class _Site(_Planned):
     # Ledger -------------------------------------------------------------------------------------------------------
     def check_budget(self, account: LatticeAccount) -> None:
         """Check, before a row is read, that this site may take part."""
-        study, unit = self._study, self._unit
-        self._ledger.check_privacy_unit(unit)
-        if self._ledger.reservation.neighbours != study.neighbours:
-            raise ArgumentError(
-                f"neighbours of the study must be {self._ledger.reservation.neighbours!r}, as in the ledger, got "
-                f"{study.neighbours!r}."
-            )
-        if self._charged:
+        check_relation(self._study, self._ledger)
+        if recorded_run(self._study, self._ledger) is not None:
             if not self._stored.exists:
                 raise LedgerError(
                     f"{self._ledger.path} records this study, but {self._stored.path}, the noisy sums of its first "
                     "run, is missing. Answering again would need new noise. Agree on a new study, which costs new "
                     "budget."
                 )
+            check_run(self._study, self._ledger, self._stored.run)
         elif not self._stored.is_empty:
             raise LedgerError(
                 f"{self._stored.path} holds sums of this study, but {self._ledger.path} does not record it. Use the "
@@ -542,14 +612,6 @@ class _Site(_Planned):
             )
         else:
             self._ledger.check_fits(**self._cost(account))
-
-    @property
-    def _unit(self) -> str | None:
-        return None if self._study.privacy_unit is None else self._study.privacy_unit.column
-
-    @property
-    def _charged(self) -> bool:
-        return any(entry.release == self.release for entry in self._ledger.entries())
 
     def _cost(self, account: LatticeAccount) -> dict[str, float]:
         """Return what the rows of this site spend: μ against the other sites, not that of the published noise."""
@@ -565,14 +627,7 @@ class _Site(_Planned):
         mine = {"study": self._study.hash, **self._details, "account": _digest(*numbers)}
         self._compare(mine)
         self._stored.create()
-        if not self._charged:
-            self._ledger.spend(
-                **self._cost(account),
-                note=f"joint study {self._study.name}",
-                file=file,
-                privacy_unit=self._unit,
-                release=self.release,
-            )
+        charge_once(self._study, self._ledger, self._stored.run, file=file, **self._cost(account))
         self._say("all sites agree on the study; ledger charged")
 
     def _compare(self, mine: dict[str, str]) -> None:

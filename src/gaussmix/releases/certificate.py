@@ -37,12 +37,14 @@ from gaussmix.ledger.composition import BudgetCap
 from gaussmix.ledger.ledger import verify_claim
 
 __all__ = [
+    "JOINT",
     "LEDGER_BUDGET",
     "NO_GUARANTEE",
     "PERSONS_APART",
     "ROWS_PUBLIC",
     "ROW_BY_ROW",
     "SECURE",
+    "TRUSTED_CURATOR",
     "Certificate",
     "Condition",
     "conditions_of_sites",
@@ -53,6 +55,9 @@ SECURE = "chacha20-os"
 
 In releases it also stands for OpenDP's sampler, which draws the noise; ChaCha20 selects samples of rows.
 """
+
+JOINT = "sites"
+"""What joint releases of several sites are made by."""
 
 _RELATION_WORDS: dict[Neighbours, str] = {
     "add-remove": "added or removed",
@@ -106,6 +111,9 @@ SITES_FOLLOW = Condition(
     False,
     "sites follow the protocol (secret sharing is secure against passive adversaries), and no adversary breaks the TLS "
     "connections between them. The time that a site takes is not protected.",
+)
+TRUSTED_CURATOR = Condition(
+    False, "the sites trusted one curator, who added up their exact sums, drew the noise and kept both secret."
 )
 ROWS_PUBLIC = Condition(False, "the number of rows was declared public; the guarantee does not cover changes to it.")
 
@@ -387,7 +395,11 @@ def _check_against_sites(certificate: Certificate) -> None:
     if sites is None:
         if SITES_FOLLOW in certificate.conditions:
             raise NotPrivateError("The certificate has a condition of several sites but does not state their number.")
+        if certificate.made_by == JOINT and TRUSTED_CURATOR not in certificate.conditions:
+            raise NotPrivateError("A joint release must state its sites, or the condition that they trust a curator.")
         return
+    if certificate.made_by != JOINT or TRUSTED_CURATOR in certificate.conditions:
+        raise NotPrivateError("The certificate states sites but was not made by them, or they trusted a curator.")
     if not isinstance(account, LatticeAccount) or certificate.ledger:
         raise NotPrivateError("A joint release of several sites must have discrete Gaussian noise and no ledger.")
     sites.verify(account)
