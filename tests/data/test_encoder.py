@@ -281,10 +281,10 @@ def test_arrays_are_for_one_vector_and_numbers(schema, words):
 @pytest.mark.parametrize(
     ("X", "y", "words"),
     [
-        (np.zeros((3, 2)), np.zeros(3), "X must have 3 column"),
-        (np.zeros(3), np.zeros(3), "X must have 3 column"),
-        (np.zeros((3, 3)), np.zeros((3, 2)), "y must have 1 column"),
-        (np.zeros((3, 3)), None, "y must have 1 column"),
+        (np.zeros((3, 2)), np.zeros(3), "X must be two-dimensional with 3 column"),
+        (np.zeros(3), np.zeros(3), "X must be two-dimensional with 3 column"),
+        (np.zeros((3, 3)), np.zeros((3, 2)), "y must be two-dimensional with 1 column"),
+        (np.zeros((3, 3)), None, "y must be two-dimensional with 1 column"),
         (np.zeros((3, 3)), np.zeros(4), "same number of rows"),
         (np.zeros((3, 3), dtype=object), np.zeros(3), "X must hold real numbers, got dtype object"),
         (np.zeros((3, 3)), np.array(["a"] * 3), "y must hold real numbers"),

@@ -127,7 +127,7 @@ def binning_epsilon(mu: float) -> float:
     ε = log(Φ(m/2)/Φ(-m/2)), m = μ/√28, rounded down; at most 3.75 (:mod:`gaussmix.baselines.binagg`).
 
     >>> round(binning_epsilon(1.0), 4)
-    0.1509
+    0.1508
     """
     half = check.positive(finite=True, mu=mu) / math.sqrt(28) / 2
     return min(float(special.log_ndtr(half) - special.log_ndtr(-half)) / _LAST_DIGITS, 3.75)
