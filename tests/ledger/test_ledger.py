@@ -414,7 +414,7 @@ def test_bad_request(path, request_, error, words):
 
 # -------------------------------------------------------------------------------------------------------------- locks
 def test_a_folder_whose_locks_do_nothing_is_refused(tmp_path, monkeypatch):
-    """SQLite's file system without locks stands for a network folder: there 16 processes left 8 entries."""
+    """SQLite's file system without locks stands for a network folder."""
     path = tmp_path / "rows.ledger"
     Ledger(path, epsilon=1.0, delta=1e-6)
     monkeypatch.setattr(ledger_store, "_locking", set())
