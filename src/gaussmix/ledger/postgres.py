@@ -113,7 +113,7 @@ class Database:
             ) from None
         except psycopg.OperationalError as error:
             raise LedgerError(
-                f"The connection to {self} failed or was lost ({str(error).strip().splitlines()[0]}). Do not make the "
+                f"The connection to {self} failed or was lost ({(str(error).strip() or 'no reason given').splitlines()[0]}). Do not make the "
                 "release. Run 'gaussmix ledger show' to see whether it was recorded."
             ) from None
         except psycopg.Error as error:
