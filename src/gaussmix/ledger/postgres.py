@@ -112,9 +112,10 @@ class Database:
                 f"{self} was locked by another process for {LOCK_SECONDS} seconds. Nothing was recorded. Try again."
             ) from None
         except psycopg.OperationalError as error:
+            reason = (str(error).strip() or "no reason given").splitlines()[0]
             raise LedgerError(
-                f"The connection to {self} failed or was lost ({(str(error).strip() or 'no reason given').splitlines()[0]}). Do not make the "
-                "release. Run 'gaussmix ledger show' to see whether it was recorded."
+                f"The connection to {self} failed or was lost ({reason}). Do not make the release. Run 'gaussmix ledger "
+                "show' to see whether it was recorded."
             ) from None
         except psycopg.Error as error:
             raise LedgerError(f"{self} cannot be used: {type(error).__name__}. Do not make the release.") from None
