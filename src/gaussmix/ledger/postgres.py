@@ -114,8 +114,8 @@ class Database:
         except psycopg.OperationalError as error:
             reason = (str(error).strip() or "no reason given").splitlines()[0]
             raise LedgerError(
-                f"The connection to {self} failed or was lost ({reason}). Do not make the release. Run 'gaussmix ledger "
-                "show' to see whether it was recorded."
+                f"The connection to {self} failed or was lost ({reason}). Do not make the release. Run "
+                "'gaussmix ledger show' to see whether it was recorded."
             ) from None
         except psycopg.Error as error:
             raise LedgerError(f"{self} cannot be used: {type(error).__name__}. Do not make the release.") from None
