@@ -44,8 +44,12 @@ def arrays(schema: Schema, n: int, *, seed: int = 0, scale: float = 2.0) -> tupl
 
 def integers(sums: Moments) -> np.ndarray:
     """The Gram matrix in units of 2**-40, in Python's integers."""
-    return sums._high.astype(object) * 2**40 + sums._low.astype(object)
+    return sums.sums().high.astype(object) * 2**40 + sums.sums().low.astype(object)
 
 
 def same_bits(a: Moments, b: Moments) -> bool:
-    return np.array_equal(a._high, b._high) and np.array_equal(a._low, b._low) and a._n == b._n
+    return (
+        np.array_equal(a.sums().high, b.sums().high)
+        and np.array_equal(a.sums().low, b.sums().low)
+        and a.sums().n == b.sums().n
+    )

@@ -45,6 +45,7 @@ SCHEMA: dict[str, Any] = {
 }
 UNIT: dict[str, Any] = {"privacy_unit": gm.PrivacyUnit("person", 5)}
 BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
+MODELS = ("smoker ~ age", "cost ~ age + smoker", gm.DeclaredModel("cost ~ age", "poisson"))
 LEDGER: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "releases": 4}
 
 
@@ -61,13 +62,6 @@ def rows(n: int = 400) -> pa.Table:
             "person": pa.array([f"p{j % (n // 5)}" for j in i]),
         }
     )
-
-
-def arrays(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """Features and a boolean target for the release with steps."""
-    i = np.arange(n)
-    X = np.column_stack([(37 * i) % 120, (13 * i) % 23]) / [120, 23]
-    return X, X[:, 0] + 0.3 * (i % 4) > 0.9
 
 
 def accounting() -> dict[str, object]:
@@ -116,9 +110,9 @@ def releases(folder: Path) -> None:
     gm.release(table, schema=SCHEMA, **BUDGET, passes=3, random_state=1).save(folder / "passes.parquet")
     gm.release(table, schema=SCHEMA, **BUDGET, **UNIT, passes=3, random_state=2).save(folder / "unit.parquet")
     gm.release(table, schema=SCHEMA, epsilon=np.inf, delta=1e-6).save(folder / "not_private.parquet")
-    X, y = arrays(4000)
-    model = gm.LogisticRegression(**BUDGET, bounds_X=(0, 1), classes=[False, True], steps=3, random_state=4).fit(X, y)
-    model.release_.save(folder / "steps.parquet")
+    gm.release(table, schema=SCHEMA, **BUDGET, **UNIT, passes=3, models=MODELS, random_state=4).save(
+        folder / "models.parquet"
+    )
 
 
 def paper_sketch() -> gm.paper.Sketch:

@@ -12,7 +12,13 @@ import sys
 
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
-TESTS = ["tests/test_golden.py", "tests/test_formats.py", "tests/accounting", "tests/data/test_rows_alone.py"]
+TESTS = [
+    "tests/test_golden.py",
+    "tests/test_formats.py",
+    "tests/accounting",
+    "tests/data/test_rows_alone.py",
+    "tests/data/test_scores.py",
+]
 HERE = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
 AVX512 = [name for name in HERE if name == "X86_V4" or name.startswith("AVX512")]
 

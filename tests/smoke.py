@@ -1,7 +1,7 @@
-"""What an installed gaussmix must be able to do, with no more than its own dependencies: ``python smoke.py [GOLDEN]``.
+"""Use an installed gaussmix with no more than its own dependencies: ``python smoke.py [GOLDEN]``.
 
-Run by ``tests/release_check.py`` in empty environments, away from the checkout. With the extra ``plots`` the report is
-made too. GOLDEN is a folder with a file of every kind.
+Run by ``tests/release_check.py`` in empty environments, outside the checkout. With the extra ``plots`` it also makes
+the report and runs the demonstration. GOLDEN is a folder with a file of every format.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WITH_PLOTS = importlib.util.find_spec("jinja2") is not None
 
 
 def patients(n: int = 5_000) -> pa.Table:
-    """A table whose costs rise with age."""
+    """Return a table in which costs rise with age."""
     rng = np.random.default_rng(0)
     age, smoker = rng.uniform(18, 95, n), rng.random(n) < 0.3
     cost = 2 + 0.1 * age + 4 * smoker + rng.normal(0, 1, n)
@@ -33,7 +33,7 @@ def patients(n: int = 5_000) -> pa.Table:
 
 
 def library(folder: Path) -> None:
-    """Release, models, summary, ledger, file."""
+    """Make a release through a ledger, fit models, and load the file."""
     ledger = gm.Ledger(folder / "patients.ledger", epsilon=3.0, delta=1e-6, releases=2)
     private = gm.release(
         patients(), schema=SCHEMA, budget=gm.Budget(ledger=ledger), out=folder / "patients.release.parquet"
@@ -48,7 +48,7 @@ def library(folder: Path) -> None:
 
 
 def commands(folder: Path) -> None:
-    """The same from CSV by the command, and the demonstration."""
+    """Run commands on the same table and release."""
     program = shutil.which("gaussmix", path=str(Path(sys.executable).parent))
     assert program is not None, "the command gaussmix is not installed"
     pa.csv.write_csv(patients(), folder / "patients.csv")
@@ -72,10 +72,12 @@ def commands(folder: Path) -> None:
 
 
 def formats(folder: Path, golden: Path) -> int:
-    """Read every golden file; how many there were."""
+    """Read every golden file, and return their number."""
     read = 0
     for file in sorted(golden.iterdir()):
-        if file.suffix == ".parquet":
+        if file.name == "paper.parquet":
+            gm.paper.Sketch.load(file)
+        elif file.suffix == ".parquet":
             gm.load(file)
         elif file.suffix == ".moments":
             gm.Moments.load(file)
@@ -91,7 +93,7 @@ def formats(folder: Path, golden: Path) -> int:
 
 
 def main() -> None:
-    """All of it, and one line about it."""
+    """Run all of it, and print one line."""
     from gaussmix.data import kernels
 
     home = Path(gm.__file__).parent

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from experiments import classification, glm_study
-from gaussmix.accounting.gaussian import gaussian_delta
+from experiments import classification, glm_study, log_loss
 
 
 def test_every_method_on_one_split_of_a_small_table(monkeypatch):
@@ -23,20 +22,41 @@ def test_every_method_on_one_split_of_a_small_table(monkeypatch):
     assert row["logistic regression, not private"] < row["objective perturbation, 2012"] < row["constant"]
 
 
-def test_the_calibration_of_2023_is_the_stated_one(monkeypatch):
-    """δ = 2·HS(ε̃; L/σ) is met, and log(1 + L²/(4λ)) = qε."""
-    asked = {}
+def test_every_method_has_a_log_loss(monkeypatch):
+    whole = log_loss.load("nass_cds")
+    monkeypatch.setattr(log_loss, "load", lambda name: dataclasses.replace(whole, frame=whole.frame[:4000]))
+    found = pd.DataFrame(log_loss.trial("nass_cds", 3.0, 0, 2))
+    assert found["loss"].between(0, 1).all()
+    means = log_loss.summarise(found)
+    (row,) = means.to_dict("records")
+    assert row["draws"] == 2
+    assert set(log_loss.OURS) | set(log_loss.RIVALS) | {"maximum likelihood"} <= set(row)
+    both = found[found["method"].str.contains("2023")].groupby("method")["loss"].mean()
+    assert row["objective perturbation, 2023"] == both.min()
+    best = min(row[name] for name in log_loss.RIVALS)
+    assert row["predictor, behind"] == pytest.approx(row["predictor"] - best)
 
-    def record(rows, y, noise, penalty, *, tolerance):
-        asked.update(noise=noise, penalty=penalty)
-        return np.zeros(rows.shape[1])
 
-    monkeypatch.setattr(classification, "minimise", record)
-    X, L = np.zeros((5, 3)), 2.0
-    classification.redberg(X, np.ones(5, dtype=bool), 1.0, 1e-6, 0.3, np.random.default_rng(0))
-    sigma = asked["noise"][0] / np.random.default_rng(0).standard_normal(4)[0]
-    assert 2 * gaussian_delta(0.7, mu=L / sigma) == pytest.approx(1e-6, rel=1e-3)
-    assert math.log(1 + L**2 / (4 * asked["penalty"])) == pytest.approx(0.3)
+def test_arrays_of_predictors_have_the_declared_norm():
+    case = log_loss.load("hotel")
+    X = log_loss.encode(case, case.frame)
+    assert np.abs(X).max() <= 1
+    assert np.sum(X**2, axis=1).max() <= len(case.predictors)
+
+
+def test_levels_with_many_events_are_counted_by_events():
+    """Of ohlsson, levels with at least 60 claims: three zones and four classes of vehicles."""
+    case = glm_study.load("ohlsson")
+    table = pd.DataFrame(
+        {"table": "ohlsson", "epsilon": 1.0, "term": [*(f"zon={k}" for k in range(2, 8)), "mcklass=3", "agarald"],
+         "identified": [1.0, 1.0, 0.5, 0.1, 0.1, 0.1, 1.0, 1.0], "held": [0.9, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0]}
+    )  # fmt: skip
+    claims = case.frame.groupby("zon")["antskad"].sum()
+    assert (claims[["2", "3", "4"]] >= 60).all()
+    assert (claims[["5", "6", "7"]] < 60).all()
+    (row,) = glm_study.frequent_levels(table).to_dict("records")
+    assert (row["levels"], row["identified"]) == (4, 3.5 / 4)
+    assert row["held"] == pytest.approx((0.9 + 1.0 + 0.5 + 1.0) / 3.5)
 
 
 def test_maximum_likelihood_is_that_of_the_coded_columns():

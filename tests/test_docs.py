@@ -99,7 +99,7 @@ def same_output(shown: str, found: str) -> bool:
 def test_outputs_are_compared():
     """An output that is out of date is found."""
     shown = [block for kind, block in blocks("tutorial.md") if kind == "text"]
-    assert len(shown) == 5
+    assert len(shown) == 3
     summary = shown[0]
     assert same_output(summary, summary.replace("  ", " "))
     assert not same_output(summary, summary.replace("(intercept)", "intercept"))

@@ -6,6 +6,7 @@ import functools
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -585,7 +586,7 @@ def test_recorded_distributed_results_are_those_of_the_page():
     page = (ROOT / "docs" / "results.md").read_text("utf-8")
     recorded = {f"{100 * row.excess:.1f} ± {100 * row.se:.1f}" for row in table.itertuples()}
     shown = re.findall(r"\d+\.\d ± \d+\.\d", page)
-    assert len(shown) == 24
+    assert len(shown) == 18
     assert set(shown) <= recorded
     table = table.set_index(["epsilon", "setting", "combined", "analysis"])
     for epsilon in (0.3, 1.0, 3.0):
@@ -788,3 +789,18 @@ def test_measurements_are_recorded_with_machine_commit_and_date(tmp_path):
     assert (found["cores"] == os.cpu_count()).all()
     assert found[["date", "commit", "cpu", "benchmark"]].notna().all(axis=None)
     record.append(None, "speed", [("a", "ms", 1.0)])  # nothing is asked for, nothing is written
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Audit
+@pytest.mark.parametrize("name", ["audit_million", "audit_topcoded", "audit", "audit_expensive"])
+def test_the_page_shows_the_stored_audits(name):
+    audits = json.loads((data_files.RESULTS / f"{name}.json").read_text("utf-8"))
+    page = (ROOT / "docs" / "results.md").read_text("utf-8").splitlines()
+    (line,) = [line for line in page if line.startswith("|") and f"`{name}.json`" in line]
+    ((runs, delta, claimed),) = {(one["runs"], one["delta"], one["epsilon"]) for one in audits}
+    bounds = sorted(one["points"][0]["lower_bound"] for one in audits)
+    shown = f"{bounds[0]:.3f}" if len(audits) == 1 else f"{bounds[0]:g} to {bounds[-1]:.3f}"
+    assert line.endswith(f"| {runs:,} | {delta:g} | {claimed:g} | {shown} |")
+    assert len(audits) == 1 or f"| {len(audits)} " in line
+    assert all(one["holds"] for one in audits)

@@ -7,6 +7,7 @@ import os
 import resource
 import stat
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -80,6 +81,28 @@ def test_a_temporary_file_that_somebody_removed_is_made_again(tmp_path):
     next(tmp_path.iterdir()).unlink()
     output.commit(b"content")
     assert (tmp_path / "x").read_bytes() == b"content"
+
+
+def test_temporary_files_of_killed_processes_are_deleted_and_others_kept(tmp_path):
+    code = (
+        "import os, sys; from gaussmix._files import reserve; output = reserve(sys.argv[1], 100); print(1, flush=True)"
+    )
+    killed = f"{code}; os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", killed, tmp_path / "x"], check=False, stdout=subprocess.DEVNULL)
+    (left,) = names(tmp_path)
+    (tmp_path / ".gaussmix-notes.txt").touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{code}; sys.stdin.read(); output.commit(b'theirs')", tmp_path / "theirs"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as living:
+        living.stdout.readline()
+        assert left not in names(tmp_path)
+        (theirs,) = (name for name in names(tmp_path) if name.endswith(".tmp"))
+        reserve(tmp_path / "x", 10).commit(b"ours")
+        assert names(tmp_path) == sorted([theirs, ".gaussmix-notes.txt", "x"])
+        living.communicate()
+    assert names(tmp_path) == [".gaussmix-notes.txt", "theirs", "x"]
 
 
 def test_longest_name_and_one_more(tmp_path):
@@ -174,7 +197,7 @@ def test_an_output_among_the_inputs_is_refused_also_before_it_exists(tmp_path, m
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to("data")
-    with pytest.raises(OutputError, match="lie among"):
+    with pytest.raises(OutputError, match="lies in an input directory"):
         refuse_inputs("data/out.parquet", [source])
     refuse_inputs("out.csv", ["data", "data/*.parquet", "none/**/*"])
 

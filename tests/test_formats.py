@@ -26,12 +26,12 @@ from make_golden import GOLDEN, SCHEMA
 
 PAGE = Path(__file__).parents[1] / "docs" / "development.md"
 
-# Numbers of passes and steps, ε, and of the second moment of the target: itself, and the intercept.
+# Numbers of passes and declared models, ε, and of the second moment of the target: itself, and the intercept.
 RELEASES = {
     "passes.parquet": (3, 0, 3.0, 551.7708044525504, -1171.1073071030255),
     "unit.parquet": (3, 0, 3.0, 378.99633431367727, -336.53749139580464),
     "ledger.parquet": (1, 0, 1.0, 552.2623437525864, -1168.565233616696),
-    "steps.parquet": (4, 3, 3.0, 5999.178626369175, 404.2714041811999),
+    "models.parquet": (3, 3, 3.0, 594.2132726860399, -1259.2521445285063),
     "not_private.parquet": (1, 0, np.inf, 547.6273754241869, -1160.8955641783864),
 }
 LEDGERS = {"two_entries.ledger": "1156a3186027aa827ef14b149ed83ddbf36dc77fbf25a91e18f7f969a39c98f8"}
@@ -44,22 +44,24 @@ SCHEMAS = ("schema.json", "schema.toml")
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_is_read(name):
-    passes, steps, epsilon, square, product = RELEASES[name]
+    passes, models, epsilon, square, product = RELEASES[name]
     stored = json.loads(pq.read_schema(GOLDEN / name).metadata[release_file.METADATA_KEY])
     assert stored["format"] == release_file.FORMAT
     found = gm.load(GOLDEN / name)
-    certificate, target = found.certificate, "y" if steps else "cost"
+    certificate, target = found.certificate, "cost"
     assert certificate.epsilon == epsilon
-    assert certificate.privacy_unit == (PrivacyUnit("person", 5) if name == "unit.parquet" else None)
+    assert certificate.privacy_unit == (
+        PrivacyUnit("person", 5) if name in ("unit.parquet", "models.parquet") else None
+    )
     assert certificate.entry == (name == "ledger.parquet")
     assert not certificate.is_private  # noise from a seed, or none
     assert stored["sha256"] == found.fingerprint
     assert re.fullmatch("[0-9a-f]{64}", found.fingerprint)
-    assert (len(found.statistic.passes), len(found.statistic.steps)) == (passes, steps)
+    assert (len(found.statistic.passes), len(found.statistic.models)) == (passes, models)
     (at, intercept) = (found.schema.groups[column][0] for column in (target, "(intercept)"))
     assert found.second_moment[at, [at, intercept]] == pytest.approx([square, product], rel=1e-9)
-    model = found.logit(target) if steps else found.ols(target)
-    assert np.all(np.isfinite(list(model.params.values())))
+    fitted = [found.ols(target), *([found.logit("smoker ~ age")] if models else [])]
+    assert all(np.isfinite(list(model.params.values())).all() for model in fitted)
 
 
 def test_a_release_without_noise_has_the_coefficients_of_its_rows():

@@ -61,7 +61,7 @@ def units(moments: gm.Moments) -> list[list[int]]:
     """The Gram matrix in units of 2⁻⁴⁰."""
     return [
         [int(high) * 2**40 + int(low) for high, low in zip(*rows, strict=True)]
-        for rows in zip(moments._high, moments._low, strict=True)
+        for rows in zip(moments.sums().high, moments.sums().low, strict=True)
     ]
 
 

@@ -43,7 +43,6 @@ PUBLIC_NAMES = {
         "NONE_OF_THESE",
         "CellLayout",
         "MarginalQuery",
-        "base_schema",
         "cells_of",
         "grid",
         "has_marginals",

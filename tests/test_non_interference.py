@@ -12,6 +12,7 @@ So is what ``gaussmix check`` shows, which is for the curator alone.
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import shlex
@@ -47,7 +48,6 @@ from gaussmix.mechanism import bounds, passes, release
 from gaussmix.mechanism.release import prepare
 from gaussmix.paper import mixing as paper_mixing
 from gaussmix.releases import preconditioning
-from gaussmix.releases.preconditioning import Likelihood
 from gaussmix.report.label import as_svg
 from gaussmix.report.page import render
 from gaussmix.report.registry import record_of
@@ -104,13 +104,14 @@ def compared(monkeypatch):
 
     for place, name in BOUNDARY:
         through(place, name)
-    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=7))
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(state["names"])))
     for module in (release, ledgers):
         monkeypatch.setattr(module, "datetime", Clock)
 
     def run(subject: Callable[[Any], Any], table: Any) -> Any:
         release._places.clear()  # what was released before in this process is no property of the rows
         release._objects.clear()
+        state["names"] = itertools.count(7)
         return watched(subject, table)
 
     def twice(subject: Callable[[Any], Any], tables: tuple[Any, Any]) -> None:
@@ -474,7 +475,7 @@ MODELS = {
     "linear, no intercept": gm.LinearRegression(fit_intercept=False, **BOUNDED),
     "linear, persons": gm.LinearRegression(max_contributions=2, **BOUNDED),
     "logistic": gm.LogisticRegression(**CLASSES),
-    "logistic, steps": gm.LogisticRegression(steps=3, **CLASSES),
+    "logistic, steps": gm.LogisticRegression(model_share=0.4, **CLASSES),
     "logistic, persons": gm.LogisticRegression(max_contributions=2, **CLASSES),
     "AdaSSP": baselines.AdaSSP(**BOUNDED),
     "AdaSSP, printed": baselines.AdaSSP(analysis="printed", **BOUNDED),
@@ -555,7 +556,7 @@ def test_estimators_with_a_ledger(compared, tmp_path):
         ledger = Ledger(place / "budget.ledger", epsilon=2.0, delta=1e-5, releases=2)
         given = {"bounds_X": (-1, 1), "ledger": ledger, "random_state": 0}
         linear = gm.LinearRegression(bounds_y=(-1, 1), **given).fit(X, y)
-        steps = gm.LogisticRegression(classes=(False, True), steps=3, **given).fit(X, y > 0)
+        steps = gm.LogisticRegression(classes=(False, True), model_share=0.4, **given).fit(X, y > 0)
         return [linear, vars(steps), ledger, ledger.entries(), ledger.remaining(), files_in(place)]
 
     compared(subject, ARRAYS)
@@ -743,14 +744,14 @@ def test_progress_says_the_same_of_tables_of_one_size(told, monkeypatch, tmp_pat
         table = {name: np.nan_to_num(table_of(400, seed)[name]) for name in ("age", "cost", "smoker")}
         pq.write_table(pa.table(table), tmp_path / "rows.parquet")
         with prepare(
-            schema, gm.Budget(2.0, 1e-5), passes=4, likelihood=Likelihood("smoker", 3), random_state=0
+            schema, gm.Budget(2.0, 1e-5), passes=4, models=["smoker ~ age + cost"], random_state=0
         ) as prepared:
             prepared.draw(rows_of(tmp_path / "rows.parquet", schema, gm.ReadOptions(progress=True)), progress=True)
         said.append(list(told))
     assert said[0] == said[1]
     texts = [given[0] for name, given, _ in said[0] if name == "add_task"]
     later = [f"Pass {number} of 4{words}" for number in (2, 3, 4) for words in (", row norms", "")]
-    steps = [f"Step {number} of 3" for number in (1, 2, 3)]
+    steps = ["Model logit: smoker ~ age + cost"] * 3
     assert [text for text in texts if text != "Drawing noise"] == ["Reading", *later, *steps]
     assert texts.count("Drawing noise") == 4
     assert sum(name == "update" for name, _, _ in said[0]) >= 4

@@ -44,18 +44,50 @@ def test_every_command_is_listed():
     assert {name.strip() for name in listed.split("|")} == set(main.list_commands(click.Context(main)))
 
 
-def test_the_version_is_the_same_everywhere():
-    root = Path(gaussmix.__file__).parents[2]
-    assert f"\nversion: {gaussmix.__version__}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
-    newest = re.search(r"^## (\S+) \((\S+)\)", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert newest is not None
-    assert newest[1] == gaussmix.__version__ or newest[2] == "unreleased"
+def test_version_and_day_are_the_same_everywhere():
+    assert release_check.agreed_version(Path(gaussmix.__file__).parents[2]) == gaussmix.__version__
+
+
+def migration_table() -> list[tuple[str, str]]:
+    """Return old and new names of the newest version in the changelog."""
+    changelog = (Path(gaussmix.__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| 0\.2\.0 \| 0\.3\.0 \|\n\|---\|---\|\n((?:\|.*\n)+)", changelog, re.MULTILINE)
+    return [(old, new) for old, new in re.findall(r"^\| (.+) \| (.*)\|$", table, re.MULTILINE) if new]
+
+
+def public_names(text: str) -> list[str]:
+    """Return what a cell of the migration table names: ``gm.release``, ``Ledger.spend``, ``gaussmix ols``."""
+    return re.findall(r"[`=]((?:gm|accounting|Release|Ledger|Schema|Certificate|Moments)\.\w+|gaussmix [a-z]+)", text)
+
+
+def is_there(name: str) -> bool:
+    """Whether a public name or command exists."""
+    if name.startswith("gaussmix "):
+        return name.split()[1] in main.list_commands(click.Context(main))
+    owner, _, member = name.partition(".")
+    found = gaussmix if owner == "gm" else getattr(gaussmix, owner)
+    return hasattr(found, member) or member in getattr(found, "__dataclass_fields__", {})
+
+
+def test_the_migration_table_names_what_is_there():
+    named = {name for _, new in migration_table() for name in public_names(new)}
+    assert {"gm.PrivacyUnit", "Release.ols", "gaussmix ols", "Ledger.contains_digest"} <= named
+    assert [name for name in sorted(named) if not is_there(name)] == []
+
+
+def test_the_migration_table_does_not_call_removed_what_is_there():
+    kept = {"gaussmix schema", "gaussmix plan", "gaussmix report", "gaussmix demo", "Moments.of"}  # options changed
+    gone = {name for old, _ in migration_table() for name in public_names(old)} - kept
+    assert {"gm.propose", "Release.regress", "gaussmix regress", "Ledger.has_had"} <= gone
+    assert [name for name in sorted(gone) if is_there(name)] == []
 
 
 VERSIONS = {
     "src/gaussmix/_version.py": '__version__ = "1.2.0"\n',
     "CHANGELOG.md": "# Changelog\n\n## 1.2.0 (2026-11-16)\n\n## 1.1.0 (2026-01-02)\n",
     "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.0\ndate-released: 2026-11-16\n",
+    "r/DESCRIPTION": "Package: gaussmix\nVersion: 1.2.0\n",
+    "recipe/recipe.yaml": 'schema_version: 1\n\ncontext:\n  version: "1.2.0"\n',
 }
 
 
@@ -66,15 +98,17 @@ VERSIONS = {
         ("CHANGELOG.md", "## 1.2.0", "## 1.1.9", "1.1.9 in CHANGELOG.md, 1.2.0 in CITATION.cff"),
         ("CHANGELOG.md", "1.2.0 (2026-11-16)", "Unreleased", "no version with a date, but 'Unreleased'"),
         ("CHANGELOG.md", " (2026-11-16)", "", "no version with a date, but '1.2.0'"),
-        ("CHANGELOG.md", "2026-11-16", "2026-11-31", "2026-11-31 in CHANGELOG.md is no date"),
+        ("CHANGELOG.md", "2026-11-16", "2026-11-31", "2026-11-31 in CHANGELOG.md is not a date"),
         ("CITATION.cff", "\nversion: 1.2.0", "\nversion: 1.1.0", "1.1.0 in CITATION.cff"),
+        ("r/DESCRIPTION", "1.2.0", "1.1.0", "1.1.0 in r/DESCRIPTION"),
+        ("recipe/recipe.yaml", "1.2.0", "1.1.0", "1.1.0 in recipe/recipe.yaml"),
         ("CITATION.cff", "2026-11-16", "2026-11-15", "on 2026-11-15 in CITATION.cff"),
         ("CITATION.cff", "date-released: ", "", "CITATION.cff has nothing like"),
     ],
 )
 def test_a_release_has_one_version_and_one_day(file, was, becomes, words, tmp_path):
-    (tmp_path / "src" / "gaussmix").mkdir(parents=True)
     for name, text in VERSIONS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert release_check.agreed_version(tmp_path) == "1.2.0"
     assert was in VERSIONS[file]
@@ -92,3 +126,17 @@ def test_packages_say_their_version():
         release_check.check_metadata("a.whl", about, "1.3.0")
     with pytest.raises(SystemExit, match="does not say that it is typed"):
         release_check.check_metadata("a.whl", about.replace(b"Typed", b"None"), "1.2.0")
+
+
+def test_packages_contain_no_path_of_the_machine(tmp_path):
+    checkout = tmp_path / "checkout"
+    release_check.check_paths("a.whl", {"gaussmix/a.py": b"text"}, checkout)
+    for path in (release_check.ROOT, tmp_path):
+        with pytest.raises(SystemExit, match=r"gaussmix/a\.so in a\.whl contains the path"):
+            release_check.check_paths("a.whl", {"gaussmix/a.so": f"\0{path}/x.c\0".encode()}, checkout)
+
+
+def test_files_of_packages_are_compared_with_those_that_are_committed():
+    release_check.same("a.whl", {"a", "b"}, {"b", "a"})
+    with pytest.raises(SystemExit, match=r"a\.whl lacks \['c'\] and also has \['b'\]"):
+        release_check.same("a.whl", {"a", "b"}, {"a", "c"})

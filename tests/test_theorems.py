@@ -1,4 +1,4 @@
-"""Every statement in docs/theorems.md names a function and a test that exist, and no result of the paper is missing."""
+"""Every statement of the theory pages names a function and a test that exist, and no result of the paper is missing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "theorems.md"
-TEXT = PAGE.read_text("utf-8")
-ROW = re.compile(r"^\| (.+) \| .+ \| `([\w.]+)` \| `([\w./]+\.py)::(\w+)` \|$", re.MULTILINE)
-ROWS = ROW.findall(TEXT)
+DOCS = TESTS.parent / "docs"
+HEADING = "## Statements, functions and tests\n"
+TABLES = {
+    page: (DOCS / page).read_text("utf-8").partition(HEADING)[2] for page in ("paper.md", "privacy.md", "inference.md")
+}
+ROW = re.compile(r"^\| (.+) \| `([\w.]+)` \| `([\w./]+\.py)::(\w+)` \|$", re.MULTILINE)
+ROWS = [row for table in TABLES.values() for row in ROW.findall(table)]
 NUMBERED = {
+    "Equation": 2,
     "Definition": 3,
     "Lemma": 2,
     "Proposition": 2,
@@ -43,18 +47,16 @@ def test_a_statement_has_its_function_and_its_test(statement, function, file, te
     assert re.search(rf"^def {test}\(", text, re.MULTILINE), f"{file} has no {test}"
 
 
-def test_no_row_of_the_page_is_overlooked():
-    lines = [line for line in TEXT.splitlines() if line.startswith("| ")]
-    headings = [line for line in lines if line.startswith("| statement")]
-    assert len(headings) == 3
-    assert len(ROWS) == len(lines) - len(headings) > 90
+@pytest.mark.parametrize("page", TABLES)
+def test_no_row_of_a_page_is_overlooked(page):
+    heading, *lines = [line for line in TABLES[page].splitlines() if line.startswith("| ")]
+    assert heading.startswith("| statement")
+    assert len(ROW.findall(TABLES[page])) == len(lines) > 10
 
 
 def test_no_result_of_the_paper_is_missing():
     """Numbered statements, algorithms and figures of the paper, each in at least one row."""
-    _, _, paper = TEXT.partition("## Results of the paper")
-    table, _, _ = paper.partition("## Privacy")
-    statements = " ".join(statement for statement, *_ in ROW.findall(table))
+    statements = " ".join(statement for statement, *_ in ROW.findall(TABLES["paper.md"]))
     for kind, count in NUMBERED.items():
         for number in range(1, count + 1):
             assert f"{kind} {number}" in statements, f"{kind} {number}"

@@ -1,6 +1,7 @@
 """The study of coverage: its least squares, one release of a simulated table, and the figures of a report."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -59,3 +60,10 @@ def test_a_report_weights_coverage_by_the_releases_that_keep_a_coefficient() -> 
     assert found["kept"] == pytest.approx((1 + 0.25) / 2)
     assert found["power"] == pytest.approx((1 + 0.25) / 2)
     assert found["length"] == 2.0
+
+
+def test_the_page_has_the_numbers_of_the_file() -> None:
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "inference.md").read_text(encoding="utf-8")
+    for table in truth_study.page_tables(pd.read_csv(root / "experiments" / "results" / "truth.csv")).values():
+        assert f"|\n{table}\n\n" in page

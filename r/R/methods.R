@@ -34,8 +34,9 @@ print.summary.gaussmix_ols <- function(x, digits = 4, ...) {
   table <- x$coefficients
   rownames(table) <- escaped(rownames(table))
   print(table, digits = digits, na.print = "")
-  weights <- if (model$weighted) ", with these row weights" else ""
-  cat("\nIntervals are for the least-squares coefficients of this table", weights, ".\n", sep = "")
+  weights <- if (model$weighted) ", with these row weights; the unweighted fit may lie outside" else ""
+  cat("\nIntervals are for the least-squares coefficients of this table", weights,
+      ". They do not include sampling error.\n", sep = "")
   if (length(model$references)) cat("Reference levels: ", paste(escaped(model$references), collapse = ", "), ".\n", sep = "")
   if (length(model$left_out)) {
     cat("Not identified at this budget, left out: ", paste(escaped(model$left_out), collapse = ", "), ".\n", sep = "")

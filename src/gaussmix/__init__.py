@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gaussmix.data.contributions import PrivacyUnit
     from gaussmix.data.engines import Query
     from gaussmix.data.moments import Moments
-    from gaussmix.data.per_unit import all, any, count, first, last, max, mean, min, per_unit, sum
+    from gaussmix.data.per_unit import all, any, count, first, last, max, mean, min, per_unit, sum, within
     from gaussmix.data.schema import Date, Schema
     from gaussmix.data.source import CsvOptions, ReadOptions
     from gaussmix.errors import (
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from gaussmix.models.comparison import compare
     from gaussmix.models.release import Release, load
     from gaussmix.releases.certificate import Certificate, Condition
+    from gaussmix.releases.declared import DeclaredModel
 
 __all__ = [
     "ArgumentError",
@@ -78,6 +79,7 @@ __all__ = [
     "DataTypeError",
     "Date",
     "DeclarationError",
+    "DeclaredModel",
     "GaussmixError",
     "Ledger",
     "LedgerDamagedError",
@@ -122,6 +124,7 @@ __all__ = [
     "release",
     "sites",
     "sum",
+    "within",
 ]
 
 _ROOMS = {name: name for name in ("accounting", "baselines", "errors", "paper")} | {"sites": "mechanism.sites"}
@@ -134,6 +137,7 @@ _HOMES = {
     "Condition": "releases.certificate",
     "CsvOptions": "data.source",
     "Date": "data.schema",
+    "DeclaredModel": "releases.declared",
     "Ledger": "ledger.ledger",
     "LinearRegression": "estimators.linear",
     "LogisticRegression": "estimators.logistic",
@@ -162,6 +166,7 @@ _HOMES = {
     "propose_bounds": "mechanism.bounds",
     "release": "mechanism.release",
     "sum": "data.per_unit",
+    "within": "data.per_unit",
 }
 
 

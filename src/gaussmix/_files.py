@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import fnmatch
 import glob
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from gaussmix.errors import OutputError, OutputExistsError, OutputFolderError
 
-__all__ = ["Output", "other_format", "refuse_inputs", "refuse_suffix", "reserve", "strict_json", "write_whole"]
+__all__ = [
+    "Output",
+    "matches",
+    "other_format",
+    "refuse_inputs",
+    "refuse_suffix",
+    "reserve",
+    "strict_json",
+    "write_whole",
+]
 
 _DATABASE = b"SQLite format 3\0"  # the first bytes of a ledger
 _KNOWN_SUFFIXES = frozenset(
@@ -43,6 +54,7 @@ class Output:
     path: Path
     force: bool
     _temporary: Path
+    _locked: list[int] = field(default_factory=list, repr=False)  # the open temporary file: it marks it as in use
 
     def commit(self, content: bytes, *, mode: int = 0o644) -> Path:
         """Write the file and return its path.
@@ -67,26 +79,55 @@ class Output:
                 except FileExistsError:
                     written = self.path.with_name(f"gaussmix-{secrets.token_hex(8)}{self.path.suffix[:16]}")
                     _rename_new(self._temporary, written)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            with contextlib.suppress(OSError):  # some file systems do not support it
-                os.fsync(folder)
-            os.close(folder)
+            _synchronise(self.path.parent)
         except OSError as error:
             raise OutputError(f"{self.path} could not be written: {error.strerror or error}.") from None
         finally:
             self.abandon()
         return written
 
+    def begin(self, content: bytes) -> BinaryIO:
+        """Write the first bytes of the file, give it its name and return it open, for more to be written.
+
+        The rest of the allocated space stays allocated and holds zeros. An existing file is not replaced.
+        """
+        try:
+            file = open(self._temporary, "r+b")  # noqa: SIM115 - returned open
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                _rename_new(self._temporary, self.path)
+                _synchronise(self.path.parent)
+            except BaseException:
+                file.close()
+                raise
+        except OSError as error:
+            raise OutputError(f"{self.path} could not be written: {error.strerror or error}.") from None
+        finally:
+            self.abandon()
+        return file
+
     def abandon(self) -> None:
         """Delete the temporary file."""
         with contextlib.suppress(OSError):
             self._temporary.unlink(missing_ok=True)
+        while self._locked:
+            os.close(self._locked.pop())
 
     def __enter__(self) -> Output:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.abandon()
+
+
+def _synchronise(folder: Path) -> None:
+    """Wait until the names of files in a folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # some file systems do not support it
+        os.fsync(handle)
+    os.close(handle)
 
 
 def _rename_new(source: Path, target: Path) -> None:
@@ -114,10 +155,14 @@ def reserve(path: str | os.PathLike[str], size: int, *, force: bool = False) -> 
         If the file exists and ``force`` is false.
     """
     target = _checked(os.fspath(path), force=force)
+    _remove_leftovers(target.parent)
     output = Output(target, force, target.with_name(f".gaussmix-{secrets.token_hex(8)}.tmp"))
     try:
-        with open(output._temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            _allocate(file.fileno(), size)
+        handle = os.open(output._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        output._locked.append(handle)
+        with contextlib.suppress(OSError):  # some file systems do not support it
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _allocate(handle, size)
     except BaseException as error:
         output.abandon()
         if isinstance(error, OSError):
@@ -126,8 +171,24 @@ def reserve(path: str | os.PathLike[str], size: int, *, force: bool = False) -> 
     return output
 
 
+def _remove_leftovers(folder: Path) -> None:
+    """Delete temporary files of processes that were killed. Those of living processes are locked."""
+    for path in folder.glob(".gaussmix-*.tmp"):
+        with contextlib.suppress(OSError):  # in use, or another user's
+            handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(handle)
+
+
 def _checked(named: str, *, force: bool) -> Path:
     """Resolve a path to a regular file, or to a file that does not exist yet."""
+    if re.match(r"[a-z][a-z0-9+.-]+:/", named, re.IGNORECASE):  # a path has lost one of the slashes
+        raise OutputError(
+            f"{named.partition('?')[0]} cannot be written: outputs must be local files. Copy it afterwards."
+        )
     no_file = OutputError(f"{named} cannot be written: it is not a regular file. Choose another name.")
     if os.path.abspath(named).startswith(("/dev/std", "/dev/fd/", "/proc/")):  # may lead to a regular file
         raise no_file
@@ -151,8 +212,8 @@ def _checked(named: str, *, force: bool) -> Path:
         )
     if _may_be_ledger(target):
         raise OutputError(
-            f"{named} may be a ledger, which is never replaced because its record of spent budget would be lost. "
-            "Choose another name."
+            f"{named} may be a ledger. Ledgers are never overwritten, because the record of spent budget would be "
+            "lost. Choose another name."
         )
     return target
 
@@ -192,7 +253,7 @@ def refuse_inputs(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLik
     """Reject an output that is one of the inputs, lies in an input folder or matches an input pattern."""
     target = Path(out).resolve()
     if any(_includes(os.fspath(name), target) for name in inputs):
-        raise OutputError(f"{os.fspath(out)} would overwrite an input or lie among the inputs. Choose another name.")
+        raise OutputError(f"{os.fspath(out)} is one of the inputs or lies in an input directory. Choose another name.")
 
 
 def _includes(source: str, target: Path) -> bool:
@@ -204,16 +265,16 @@ def _includes(source: str, target: Path) -> bool:
         return False
     parts = Path(os.path.abspath(source)).parts
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-    return _matches((*Path(*parts[:fixed]).resolve().parts, *parts[fixed:]), target.parts)
+    return matches((*Path(*parts[:fixed]).resolve().parts, *parts[fixed:]), target.parts)
 
 
-def _matches(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+def matches(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     """Return whether a glob pattern matches a path, both split into parts."""
     if not pattern:
         return not parts
     if pattern[0] == "**":
-        return any(_matches(pattern[1:], parts[i:]) for i in range(len(parts) + 1))
-    return bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0]) and _matches(pattern[1:], parts[1:])
+        return any(matches(pattern[1:], parts[i:]) for i in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0]) and matches(pattern[1:], parts[1:])
 
 
 def refuse_suffix(out: str | os.PathLike[str], *, own: tuple[str, ...], kind: str) -> None:

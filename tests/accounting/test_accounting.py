@@ -369,7 +369,7 @@ BAD = [
     (
         lambda: smallest_safe(lambda x: 1.0, 0.1, 1.0, limit=10.0),
         ValueError,
-        "The budget cannot be met with a parameter up to 10",
+        "The budget cannot be met: the search reached its limit, 10",
     ),
 ]
 

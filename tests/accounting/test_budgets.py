@@ -18,7 +18,7 @@ TABLE, SCHEMA = {"x": [0.5, 0.25]}, {"x": [0, 1]}
     [
         (1.0, 0.1, ("one row in 10",)),
         (100.0, 1e-6, ("e^100",)),
-        (1.0, 1e-50, ("holds for 1e-40 at best",)),
+        (1.0, 1e-50, ("holds for a delta of 1e-40",)),
         (21.0, 0.01, ("epsilon=21 gives no meaningful", "one row in 100")),
         (20.0, 0.0099, ()),
         (1.0, 1e-40, ()),

@@ -182,7 +182,7 @@ def test_chosen_noise_at_the_ends():
     for arguments in ({}, {"epsilon": 1.0, "delta": 1e-6}):
         with pytest.raises(ValueError, match="exactly one of epsilon and delta must be given"):
             calibrate(**arguments, sketch_size=10, gamma=5.0)
-    with pytest.raises(ValueError, match="Pass epsilon and delta, or gamma and one of the two"):
+    with pytest.raises(ValueError, match="Pass either epsilon and delta, or gamma and one of epsilon and delta"):
         calibrate(1.0, sketch_size=10)
     with pytest.raises(ValueError, match="scale must be one of 'none'"):
         calibrate(1.0, sketch_size=10, gamma=5.0, scale="private")

@@ -39,7 +39,7 @@ TAYLOR_FROM = 20.0
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# The constant 0.021 (docs/lattice.md, section 3)
+# The constant 0.021 (gaussmix.accounting.discrete)
 def distance(sigma: float) -> float:
     """σ² times the total variation between rounded and discrete Gaussian, in float64 (error below 1e-12)."""
     k = np.arange(int(14 * sigma) + 4)
@@ -176,9 +176,9 @@ def test_one_row_costs_at_most_mu(mu, bits, row):
 
 
 def test_shares_above_one_are_refused():
-    with pytest.raises(ValueError, match="a sum of at most 1"):
+    with pytest.raises(ValueError, match="sum to at most 1"):
         split_mu(1.0, ["0.5", "0.500001"])
-    with pytest.raises(ValueError, match="a sum of at most 1"):
+    with pytest.raises(ValueError, match="sum to at most 1"):
         split_mu(1.0, [0.1] * 10)  # the binary 0.1 is more than a tenth
     assert len(split_mu(1.0, ["0.1"] * 10)) == 10
     for share in ("much", "1/0", math.nan, math.inf):

@@ -24,7 +24,7 @@ from audit.subjects import SUBJECTS, Subject
 from gaussmix.accounting import gaussian_epsilon
 from gaussmix.accounting.sites import Sites
 from gaussmix.baselines import adassp
-from gaussmix.data import encode, gram, kernels
+from gaussmix.data import encode, gram, kernels, scores
 from gaussmix.data.columns import Numeric, Vector
 from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
@@ -77,7 +77,7 @@ def test_claims_hold(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["release", "ledger", "sketch-replace-one", "linear", "logistic", "logistic-newton", "adassp", "proposed-levels"],
+    ["release", "ledger", "sketch-replace-one", "linear", "logistic", "declared-model", "adassp", "proposed-levels"],
 )
 @pytest.mark.filterwarnings("ignore::gaussmix.errors.BudgetWarning")
 def test_claimed_curves_go_through_the_claim(name):
@@ -309,9 +309,15 @@ def test_coefficients_computed_from_the_rows_are_detected():
 
 
 @pytest.mark.slow
-def test_missing_clipping_of_gradients_is_detected(monkeypatch):
-    monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
-    assert not audit.run("logistic-newton", runs=40, **LOOSE | {"epsilon": 0.5}).holds
+def test_a_tenth_of_the_noise_of_declared_models_is_detected(monkeypatch):
+    less_noise(monkeypatch, passes, 0.1)
+    assert not audit.run("declared-model", runs=100, **LOOSE | {"epsilon": 0.5}).holds
+
+
+def test_scores_that_are_not_clipped_stop_a_release(monkeypatch):
+    monkeypatch.setattr(scores, "clip_norms", lambda *rows: None)
+    with pytest.raises(RuntimeError, match="exceeds its norm bound"):
+        audit.run("declared-model", runs=4, **LOOSE)
 
 
 @pytest.mark.parametrize("name", ["proposed-levels", "proposed-bounds"])
@@ -352,7 +358,7 @@ def test_a_hundredth_of_the_noise_of_an_objective_is_detected(monkeypatch):
 @pytest.mark.slow
 def test_histograms_without_noise_are_detected(monkeypatch):
     """The release publishes the estimated number of rows, which comes from them."""
-    monkeypatch.setattr(passes._Draw, "histograms", lambda self, found, mu: [counts.astype(float) for counts in found])
+    monkeypatch.setattr(passes._Draw, "histograms", lambda self, found, *_: [c.astype(float) for c in found()])
     assert not audit.run("passes", **claim("passes")).holds
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from gaussmix import Ledger, Schema, load
+from gaussmix import Ledger, Schema, _files, load
 from gaussmix.cli import main
 
 
@@ -53,7 +55,7 @@ def test_a_template_becomes_a_schema_without_anybody_looking(folder):
     assert "budget for no more releases of this size remains" in result.stderr
     assert load("r.parquet").certificate.entry == 2
     out = run("bounds", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "-o", "t.json", code=4)
-    assert "does not fit" in out.stderr
+    assert "exceeds the remaining budget" in out.stderr
     assert not (folder / "t.json").exists()
 
 
@@ -97,7 +99,7 @@ def test_a_data_engineer_releases_every_night_until_the_budget_is_gone(folder):
         "release", "patients.parquet", "-s", "patients.json", "--ledger", "nightly.ledger", "--passes", 1,
         "-o", "no.parquet", code=4,
     )  # fmt: skip
-    assert "does not fit" in refused.stderr
+    assert "exceeds the remaining budget" in refused.stderr
     assert not (folder / "no.parquet").exists()
     shown = run("ledger", "show", "nightly.ledger").stdout
     assert shown.count("file present") == 3
@@ -126,3 +128,23 @@ def test_a_certificate_without_a_ledger_names_none(folder):
     assert (alone.ledger, alone.entry) == ("", 0)
     assert (alone.to_dict()["ledger"], alone.to_dict()["entry"]) == ("", 0)
     assert "ledger:" not in str(alone)
+
+
+@pytest.mark.parametrize("command", ["release", "bounds"])
+def test_the_file_that_was_written_is_named(folder, monkeypatch, command):
+    """Another process creates the output after it was reserved."""
+    own = _files._rename_new
+
+    def racing(source, target):
+        if target.name in ("r.parquet", "s.json"):
+            target.write_bytes(b"theirs")
+        own(source, target)
+
+    monkeypatch.setattr(_files, "_rename_new", racing)
+    (folder / "open.json").write_text('{"age": "number"}', encoding="utf-8")
+    schema, out = {"release": ("patients.json", "r.parquet"), "bounds": ("open.json", "s.json")}[command]
+    shown = run(command, "patients.parquet", "-s", schema, "-e", 1, "-d", "1e-6", "-o", out).stderr
+    (named,) = re.findall(r"wrote (\S+)", shown)
+    assert Path(named).name.startswith("gaussmix-")
+    assert Path(named).stat().st_size > 100
+    assert Path(out).read_bytes() == b"theirs"

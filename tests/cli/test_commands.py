@@ -93,7 +93,8 @@ def test_plot_of_an_unknown_format_is_one_line(tmp_path, start):
     assert "must end in one of .png, .svg, .pdf" in said
 
 
-def test_demo_shows_exact_values_beside_private_estimates(tmp_path):
+def test_demo_shows_exact_values_beside_private_estimates(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # headings are not wrapped, however wide the intervals are
     text = run("demo", "-o", str(tmp_path))
     assert text.count("least squares on the table") == 2
     assert text.count("maximum likelihood on the table") == 2
@@ -154,12 +155,13 @@ def test_table_to_release_to_models(files):
     assert odds == load(out).logit("smoker", predictors=["cost"]).odds_ratios().as_plain()
     assert "odds ratio" in run("logit", out, "smoker", "--predictors", "cost", "--odds")
     assert "is not in the release" in run("ols", out, "weight", code=2)
+    assert "For the mean over all rows use gaussmix describe." in run("means", out, "cost", code=2)
     model = load(out).poisson("cost", predictors=["smoker"])
     assert run("poisson", out, "cost", "--predictors", "smoker").strip() == str(model.rate_ratios()).strip()
     assert json.loads(run("poisson", out, "cost", "--predictors", "smoker", "--json")) == model.rate_ratios().as_plain()
     logs = json.loads(run("poisson", out, "cost", "--predictors", "smoker", "--log", "--json"))
     assert logs["coefficients"]["smoker"]["coef"] == model.params["smoker"]
-    assert "Use logit for boolean columns" in run("poisson", out, "smoker", code=2)
+    assert "Use logit for boolean and categorical columns" in run("poisson", out, "smoker", code=2)
     run("report", out, "-o", str(files / "report.html"), "--response", "cost")
     assert "<html" in (files / "report.html").read_text()
 
@@ -425,7 +427,7 @@ def test_plan_tells_how_many_rows_are_needed():
         (("--rows", "0", "-p", "3"), "rows must be"),
         (("--rows", "10"), "Give either SCHEMA or --features"),
         (("-p", "3", "--plot", "x.png"), "--plot requires --rows"),
-        (("-p", "3", "--response", "z"), "'z' is not in the schema. Its columns are x1, x2, x3, y"),
+        (("-p", "3", "--response", "z"), "'z' is not in the schema. The columns are x1, x2, x3, y"),
         (("-p", "3", "--passes", "7"), "passes must be one of 1, 2, 3, 4"),
         (("no-such-file.json",), "does not exist"),
     ],
@@ -438,15 +440,15 @@ def test_no_input_is_overwritten(files):
     table, schema = files / "a.parquet", str(files / "schema.json")
     before = table.read_bytes()
     budget = ("-s", schema, "-e", "5", "-d", "1e-5")
-    assert "would overwrite" in run("release", str(table), *budget, "-o", str(table), code=2)
-    assert "would overwrite" in run("release", str(table), *budget, "-o", schema, code=2)
-    assert "lie among" in run("release", str(files), *budget, "-o", str(files / "out.parquet"), code=2)
+    assert "is one of the inputs" in run("release", str(table), *budget, "-o", str(table), code=2)
+    assert "is one of the inputs" in run("release", str(table), *budget, "-o", schema, code=2)
+    assert "lies in an input directory" in run("release", str(files), *budget, "-o", str(files / "out.parquet"), code=2)
     assert "exists already" in run("schema", str(table), "-o", schema, code=2)
     assert "cannot be written" in run("release", str(table), *budget, "-o", "/dev/null", code=2)
     assert table.read_bytes() == before
     out = files / "r.parquet"
     run("release", str(table), *budget, "-o", str(out))
-    assert "would overwrite" in run("report", str(out), "-o", str(out), code=2)
+    assert "is one of the inputs" in run("report", str(out), "-o", str(out), code=2)
     content = bytearray(out.read_bytes())
     content[100:400] = bytes(300)
     out.write_bytes(content)

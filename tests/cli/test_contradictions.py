@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
             "--sorted-by-unit requires a table and --privacy-unit",
         ),
         (f"release a.csv -s s.json --table sex --passes 1 {RELEASE}", "--table must name two columns"),
-        (f"release a.moments --passes 2 {RELEASE}", "one pass only. Set passes=1"),
+        (f"release a.moments --passes 2 {RELEASE}", "only one pass. Set passes=1"),
         (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read"),
         (f"release a.moments --delimiter ; {RELEASE}", "no CSV file is read"),
         (f"release a.csv -s s.json --max-contributions 3 {RELEASE}", "require --privacy-unit"),
@@ -100,7 +100,7 @@ def test_a_budget_refuses_what_contradicts_itself(folder):
     ledger = folder / "a.ledger"
     for given, said in (
         ({}, "A budget is required"),
-        ({"epsilon": 1.0}, "A budget is required"),
+        ({"epsilon": 1.0}, "delta is missing"),
         ({**BUDGET, "note": "x"}, "note requires a ledger"),
         ({**BUDGET, "share": 0.5}, "share requires a ledger"),
         ({**BUDGET, "epsilon": 0.0}, "epsilon must be"),

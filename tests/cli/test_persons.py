@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -93,3 +96,14 @@ def test_persons_of_formulas_weights_queries_and_standard_input(folder):
     refused = CliRunner().invoke(main, [*words, "-o", f"{folder}/refused.parquet"])
     assert refused.exit_code != 0
     assert not (folder / "refused.parquet").exists()
+
+
+def test_bounds_for_units(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"who": np.arange(6000) // 3, "x": np.linspace(0, 50, 6000)}), "visits.parquet")
+    Path("open.json").write_text('{"x": "number"}', encoding="utf-8")
+    arguments = ["bounds", "visits.parquet", "-s", "open.json", "-e", "1", "-d", "1e-6", "--privacy-unit", "who"]
+    result = CliRunner().invoke(main, [*arguments, "-o", "s.json"])
+    assert result.exit_code == 0, result.output
+    assert "all rows with the same who (one row sampled)" in result.output
+    assert gm.Schema.of("s.json").columns["x"].upper < 128

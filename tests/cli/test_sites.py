@@ -73,7 +73,7 @@ def test_wrong_studies_are_refused(folder, arguments, words):
 
 def test_keys_are_made_once(folder):
     gaussmix(*NEW, *THREE, "-t", 1)
-    assert "send it to all other sites" in gaussmix("keys", "study.toml", "--site", 2).output
+    assert "Send this file to all other sites" in gaussmix("keys", "study.toml", "--site", 2).output
     assert (folder / "study.keys" / "site2.key").stat().st_mode & 0o777 == 0o600
     gaussmix("keys", "study.toml", "--site", 2, code=2)
     gaussmix("keys", "study.toml", "--site", 4, code=2)
@@ -85,7 +85,7 @@ def test_keys_are_made_once(folder):
 
 def test_a_trusted_curator_exchanges_files(folder):
     gaussmix(*NEW, *SITES, "-t", 0, "--passes", 2)
-    assert "noise of one table" in gaussmix("plan", "study.toml").output
+    assert "the noise of one pooled table" in gaussmix("plan", "study.toml").output
     gm.Ledger("l.ledger", epsilon=2.0, delta=1e-5)
     for number in range(1, 20):
         found = CliRunner().invoke(main, ["sites", "collect", "study.toml", "exchange", "-o", "joint.parquet"])

@@ -83,7 +83,7 @@ def test_errors_of_dask_quote_no_value(table):
         assert SECRET not in repr((caught.value, caught.value.__cause__, caught.value.__context__))
         with pytest.raises(gm.errors.DataError, match="'sex' has values that are not among its declared levels"):
             read(frame, {**SCHEMA, "sex": ["f"]})
-    with pytest.raises(gm.errors.DataError, match="must be a 2-D array"):
+    with pytest.raises(gm.errors.DataError, match="array must be two-dimensional"):
         moments_on_cluster((da.zeros(5), ["a"]), {"a": [0, 1]})
 
 

@@ -67,7 +67,7 @@ def test_equal_vectors_are_declared_alike():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "lower and upper, or norm, must be declared. Declare it without looking at the data"),
+        ({}, "lower and upper, or norm, must be declared. Declare values without looking at the data"),
         ({"lower": 0}, "lower and upper must be declared together"),
         ({"upper": 0, "norm": 1}, "lower and upper must be declared together"),
         ({"norm": 0.0}, "norm must be a finite number > 0"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import hashlib
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import gaussmix as gm
 from encoded_rows import exact_gram, summed_rows
 from gaussmix.data import contributions
-from gaussmix.data.contributions import PrivacyUnit, UnitBlock, siphash, truncated, unit_ids, unit_texts
+from gaussmix.data.contributions import PrivacyUnit, UnitBlock, one_row_each, siphash, truncated, unit_ids, unit_texts
 from gaussmix.data.gram import LIMB_BITS
 from gaussmix.data.rows import UnitRows
 from gaussmix.data.sampling import Sample
@@ -44,7 +47,10 @@ def answers(data, unit=SHORTEN, key=KEY, **words):
     gram = rows.moments().sums()
     transform = Transform.nearest(np.vander([0.3, -0.5, 0.7, 1.1, 0.2], 5) + np.eye(5))
     mapped = rows.mapped(transform, clip=0.8)
-    counts = rows.counts([transform, transform.times(np.arange(1.0, 6.0))], [np.array([0.5, 1.0, 2.0, 4.0])] * 2)
+    counts = rows.counts(
+        [transform, Transform(transform.integers, transform.scales * np.arange(1.0, 6.0))],
+        [np.array([0.5, 1.0, 2.0, 4.0])] * 2,
+    )
     sampled = rows.mapped(transform, clip=0.8, sample=Sample.seeded(0.4, 1))
     found = [
         *(part.tolist() for sums in (gram, mapped, sampled) for part in (sums.high, sums.low)),
@@ -310,3 +316,51 @@ def test_nothing_shows_a_person():
     rows.moments()
     assert repr(rows) == "UnitRows(5 columns, sensitive: no numbers shown)"
     assert "array" not in repr(UnitBlock.of(np.zeros((1, 2), dtype=np.uint64), np.zeros((1, 2), dtype=np.int32)))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# One row of each unit
+def visits(sizes, batch_rows=7):
+    """Batches of rows, their units in turn, with the position of each row."""
+    units = [unit for copy in range(max(sizes)) for unit, size in enumerate(sizes) if copy < size]
+    table = pa.table({"unit": units, "row": range(len(units)), "text": [f"t{u}" for u in units]})
+    return units, table.to_batches(max_chunksize=batch_rows)
+
+
+@pytest.mark.parametrize("reservoir", [0, 10, 2**18])
+def test_one_row_of_each_unit_is_kept(monkeypatch, reservoir):
+    monkeypatch.setattr(contributions, "_RESERVOIR", reservoir)
+    units, batches = visits([1, 5, 30, 2, 1])
+    (found,) = one_row_each(batches, "unit", KEY)
+    assert found.schema.names == ["row", "text"]
+    rows = found.column("row").to_pylist()
+    assert sorted(units[row] for row in rows) == [0, 1, 2, 3, 4]
+    assert found.column("text").to_pylist() == [f"t{units[row]}" for row in rows]
+    monkeypatch.undo()
+    (again,) = one_row_each(visits([1, 5, 30, 2, 1], 3)[1], "unit", KEY)
+    assert again == found
+
+
+def test_rows_of_a_unit_are_kept_with_equal_probability_whatever_other_units_there_are():
+    """With equal rows, too; a unit of three rows, beside others."""
+    for sizes in ([3], [3, 4, 1, 9]):
+        units, batches = visits(sizes)
+        places = [place for place, unit in enumerate(units) if unit == 0]
+        counts = collections.Counter()
+        for number in range(600):
+            (found,) = one_row_each(batches, "unit", hashlib.sha256(b"%d" % number).digest())
+            counts.update(set(found.column("row").to_pylist()) & {*places})
+        assert stats.chisquare([counts[place] for place in places]).pvalue > 1e-4
+        biased = [1.5 * counts[places[0]], *(counts[place] for place in places[1:])]  # would be seen
+        assert stats.chisquare(biased).pvalue < 1e-4
+
+
+def test_files_with_other_types_are_sampled_together():
+    parts = [
+        pa.record_batch({"unit": pa.array([1, 2], pa.int32()), "x": pa.array([1, 2], pa.int32())}),
+        pa.record_batch({"unit": pa.array(["3", "1"]), "x": pa.array([3.5, None])}),
+        pa.record_batch({"unit": pa.array([4.0]), "x": pa.nulls(1)}),
+    ]
+    (found,) = one_row_each(parts, "unit", KEY)
+    assert found.num_rows == 4
+    assert 3.5 in found.column("x").to_pylist()

@@ -79,7 +79,7 @@ def test_tsv_has_no_quotes_unless_declared(tmp_path):
     with pytest.raises(ValueError, match="line break within quotes"):
         rows(path, quoting=True)
     quoted = written(tmp_path, '"a"\t"s"\n1\t"x"\n', "u.tsv")
-    with pytest.raises(ValueError, match=r"has quoted column names\. Declare quoting=True"):
+    with pytest.raises(ValueError, match=r"has column names in quotes\. Declare quoting=True"):
         rows(quoted)
     assert rows(quoted, quoting=True) == [(1.0, "x")]
     assert rows(written(tmp_path, 'a,s\n1,"x\n'), quoting=False) == [(1.0, '"x')]
@@ -159,7 +159,7 @@ def test_long_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "_CSV_BLOCK", 2**10)
     assert len(rows(written(tmp_path, "a,s\n" + f"1,{'x' * 900}\n" * 50))) == 50
     for options in ({}, {"skip_initial_space": True}, {"quoted_newlines": True}):
-        with pytest.raises(ValueError, match=r"has a line (of more than|that is too long)"):
+        with pytest.raises(ValueError, match=r"has a line of (more than|[0-9,]+ bytes)"):
             rows(written(tmp_path, f"a,s\n1,x\n1,{'x' * 5000}\n"), **options)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from declared_schemas import columns
 from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.data.schema import Schema, declared_values, parse_column
+from gaussmix.data.schema import Schema, parse_column
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_short_forms(declared, column):
 @settings(max_examples=200)
 @given(columns)
 def test_written_and_read_back_exactly(column):
-    assert parse_column(json.loads(json.dumps(declared_values(column)))) == column
+    assert parse_column(json.loads(json.dumps(Schema({"a": column}).to_dict()["columns"]["a"]))) == column
 
 
 @pytest.mark.parametrize(
@@ -46,23 +46,23 @@ def test_written_and_read_back_exactly(column):
         ([1, 1], "Omit constant columns"),
         ([0, math.inf], "lower and upper must be finite"),
         ([math.nan, 1], "lower must be a real number, got nan"),
-        ([None, 1], "Column 'a': lower is not declared. Fill in a bound. Declare it without looking at the data"),
+        ([None, 1], "Column 'a': lower is not declared. Fill in a bound. Declare values without looking at the data"),
         ({"lower": 0}, "Column 'a': upper is not declared"),
         ({}, "Column 'a': lower and upper are not declared"),
-        (["0", 1], "lower must be a real number, got '0' of type str"),
+        (["0", 1], "bounds must be numbers, without quotes"),
         ([0, 1, 2], r"Column 'a': a list must be \[lower, upper\].*, got 3 entries"),
         (3, "Column 'a': a column cannot be declared by an object of type int. Declare a numeric column by"),
         ("number", r"Column 'a': 'number' does not declare a column: a number needs bounds: \[lower, upper\]"),
-        ("number?", r"'number\?' does not declare a column: a number needs bounds"),
+        ("number?", r"its type 'number\?' was guessed from the rows. Confirm it by removing the question mark"),
         ("Numeric", "a number needs bounds"),
-        ("category?", "a category needs its levels"),
+        ("category?", r"its type 'category\?' was guessed from the rows"),
         ("bool", 'a column of true and false is declared by "boolean"'),
         ("date", "a date needs bounds"),
         ("vector", "a vector needs its size"),
         ("x", "'x' does not declare a column. Declare a numeric column by"),
         ({"type": "float"}, "type must be one of 'numeric', 'boolean', 'categorical', 'vector', 'date', got 'float'"),
         ({"type": ["numeric"]}, "type must be one of"),
-        ({"type": "unsupported"}, "Column 'a': its type cannot be encoded. Cast it"),
+        ({"type": "unsupported"}, "Column 'a': its type is not supported. Cast it"),
         ({"lower": 0, "upper": 1, "wieght": 2}, "unknown key 'wieght' in a numeric column; allowed keys are lower"),
         ({"levels": None}, "Column 'a': levels must be declared: list every level"),
         ({"levels": []}, "levels must not be empty"),
@@ -70,6 +70,8 @@ def test_written_and_read_back_exactly(column):
         ({"levels": ["x", "x"]}, "levels must be distinct"),
         ({"levels": ["x", 1]}, "all strings, all integers or all booleans, got int, str"),
         ({"levels": [0.5]}, "For fractional values"),
+        ({"levels": [1, 1.0]}, "levels must be distinct"),
+        (["16", "60.5"], r"Column 'a': bounds must be numbers, without quotes. .* declare {\"levels\": \[\"16\""),
         ({"levels": [2**63]}, "must fit into 64 bits"),
         ({"levels": ["\ud800"]}, "levels must be valid Unicode text"),
         ({"levels": ["x"], "missing": "lower"}, "missing must be one of 'error', 'drop-row', 'level', got"),

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from gaussmix.data.schema import Schema, declared_schema, read_formula
+from gaussmix.data.schema import Formula, Schema, declared_schema, read_formula
 from gaussmix.errors import ArgumentError, DeclarationError, MissingPackageError
 
 COLUMNS = {"wage": [50, 9000], "experience": [0, 60], "sex": ["f", "m"], "a b": [0, 1], "w": [0, 3], "log(x)": [0, 1]}
@@ -60,7 +60,17 @@ def test_a_formula_makes_the_schema_of_a_release():
         declared_schema(COLUMNS, formula="wage ~ age")
 
 
-def test_without_formulaic_the_cure_is_named(monkeypatch):
+def test_without_formulaic_only_sums_of_columns_are_parsed(monkeypatch):
     monkeypatch.setitem(sys.modules, "formulaic.parser", None)
-    with pytest.raises(MissingPackageError, match=r"gaussmix\[formulas\]"):
-        read_formula("y ~ a")
+    assert read_formula("y ~ a + b") == Formula("y", ("a", "b"))
+    for formula in ("y ~ log(a)", "y ~ a*b", "y ~ a - 1", "y ~ `a b`", "log(y) ~ a"):
+        with pytest.raises(MissingPackageError, match=r"gaussmix\[formulas\]"):
+            read_formula(formula)
+
+
+@pytest.mark.parametrize("formula", ["y ~ a + b", "y ~ b + a + b", "y ~ größe", "_y ~ a1+ b_2 "])
+def test_sums_of_columns_are_parsed_as_by_formulaic(formula):
+    from formulaic.parser import DefaultFormulaParser
+
+    parsed = DefaultFormulaParser().get_terms(formula.partition("~")[2])
+    assert list(read_formula(formula).predictors) == [str(term) for term in parsed if str(term) != "1"]

@@ -48,7 +48,7 @@ def queries(m: int, seed: int, clip: float, shape: str) -> list[Any]:
     matrix = np.random.default_rng(seed).standard_normal((m, m))
     matrix = {"full": matrix, "upper": np.triu(matrix) + np.eye(m), "lower": np.tril(matrix) + np.eye(m)}[shape]
     first = Transform.nearest(matrix)
-    second = first.times(np.linspace(0.5, 2, m))
+    second = Transform(first.integers, first.scales * np.linspace(0.5, 2, m))
     edges = [clip * np.geomspace(0.01, 3, 7), clip * np.array([1e-6, 0.5])]
     return [Gram(), MappedGram(first, clip), NormCounts([first, second], edges)]
 

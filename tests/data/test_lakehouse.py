@@ -119,7 +119,7 @@ def test_two_versions_of_one_table_are_refused(tmp_path):
 
 
 def test_a_scan_with_a_limit_is_refused(tmp_path):
-    with pytest.raises(ArgumentError, match="may return different rows in each pass"):
+    with pytest.raises(ArgumentError, match="may return different rows each time it is read"):
         open_table(iceberg(tmp_path).scan(limit=3))
 
 

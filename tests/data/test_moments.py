@@ -34,7 +34,7 @@ def test_a_part_is_merged_once():
 def test_other_encodings_are_not_merged():
     X, y = arrays(SCHEMAS["norm"], 10)
     a = Moments.of_arrays([(X, y)], SCHEMAS["norm"])
-    with pytest.raises(ValueError, match="differently encoded"):
+    with pytest.raises(ValueError, match="different schemas"):
         a + Moments.of_arrays([(X, y)], Schema({"X": Vector(3, norm=2.6), "y": Y}, intercept=0))
     with pytest.raises(TypeError):
         a + 1
@@ -78,7 +78,7 @@ def test_sites_add_their_sums_to_the_last_bit(tmp_path):
     assert same_bits(merged, whole)
     with pytest.raises(ValueError, match="merged twice"):
         merged + Moments.load(tmp_path / "1.moments")
-    with pytest.raises(ValueError, match="differently encoded"):
+    with pytest.raises(ValueError, match="different schemas"):
         merged + Moments.of(table, {**SCHEMA, "age": [0, 120]})
     release = gm.release(merged, epsilon=1.0, delta=1e-6, random_state=0)
     local = gm.release(table, schema=SCHEMA, epsilon=1, delta=1e-6, passes=1, random_state=0)

@@ -1,6 +1,7 @@
 """Parquet and Arrow: damaged, encrypted and odd files are errors, and memory follows batches."""
 
 import base64
+import concurrent.futures.thread
 import gc
 import json
 import subprocess
@@ -134,7 +135,7 @@ def test_indices_beyond_the_dictionary(index):
     ):
         with pytest.raises(ValueError, match="cannot be read"):
             Moments.of(data, SCHEMA)
-    with pytest.raises(ValueError, match="indices beyond its dictionary"):
+    with pytest.raises(ValueError, match="dictionary indices beyond the end of its dictionary"):
         plain_rows(Schema.of(SCHEMA), broken)
 
 
@@ -221,6 +222,35 @@ def test_metadata_is_known_without_rows(tmp_path):
     pq.write_table(TABLE, path)
     assert open_table(path).n_rows == 2
     assert open_table(path).schema().names == ["x", "s", "other"]
+
+
+def test_what_was_abandoned_may_be_collected_while_a_task_is_submitted(monkeypatch):
+    """A pool takes tasks under a lock of all pools, in whose thread the garbage collector may run."""
+    closed = threading.Event()
+    threads = []
+
+    def decoded():
+        threads.append(threading.get_ident())
+        try:
+            yield 1
+            yield 2
+        finally:
+            threads.append(threading.get_ident())
+            closed.set()
+
+    found = ahead(decoded())
+    assert next(found) == 1
+
+    def abandon():
+        with concurrent.futures.thread._global_shutdown_lock:  # as within submit
+            found.close()
+
+    other = threading.Thread(target=abandon, daemon=True)
+    other.start()
+    other.join(10)
+    assert not other.is_alive()
+    assert closed.wait(10)
+    assert threads[0] == threads[1]
 
 
 def test_what_was_abandoned_may_be_collected_in_the_thread_that_reads_ahead(monkeypatch):

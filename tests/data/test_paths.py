@@ -80,7 +80,7 @@ def test_links_to_nothing_are_not_left_out(tree):
     assert names(files_of(f"{tree}/*.csv"), tree) == ["a.csv", "z.csv"]
     with pytest.raises(FileNotFoundError):
         format_of(tree / "z.csv")
-    with pytest.raises(FileNotFoundError, match="must be a file or a directory"):
+    with pytest.raises(FileNotFoundError, match="is neither a file nor a directory"):
         files_of(tree / "z.csv")
 
 

@@ -7,6 +7,7 @@ import itertools
 import os
 import stat
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -14,14 +15,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import statsmodels.formula.api as smf
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gaussmix as gm
 from gaussmix.cli import main
+from gaussmix.data.moments import Moments
 from gaussmix.data.per_unit import parse_feature
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError
+from gaussmix.releases.certificate import ROW_BY_ROW
+from gaussmix.report.statement import in_plain_words
 
 FEATURES = {
     "visits": gm.count(),
@@ -108,6 +113,13 @@ def test_files_frames_and_csv_give_the_same(tmp_path):
         assert collected(gm.per_unit(data, unit="patient", **whole).to_arrow()) == wanted
 
 
+def test_missing_values_are_left_out_of_means_and_sums():
+    rows = {"patient": ["a", "a", "a", "b"], "cost": [10.0, None, None, None]}
+    bounded = {"m": gm.mean("cost", bounds=(5, 20)), "s": gm.sum("cost", bounds=(5, 20))}
+    found = collected(gm.per_unit(rows, unit="patient", **bounded).to_arrow())
+    assert found == {"a": {"m": 10.0, "s": 10.0}, "b": {"m": None, "s": None}}
+
+
 def test_a_release_of_features():
     table = gm.per_unit(events(20_000), unit="patient", visits=gm.count(), bp=gm.mean("pressure", bounds=(60, 220)))
     release = gm.release(table, {"visits": [0, 200], "bp": [60, 220]}, epsilon=1.0, delta=1e-6)
@@ -128,6 +140,42 @@ def test_a_join_with_a_table_of_persons():
         gm.per_unit(frame, unit="patient", join=twice, visits=gm.count())
     with pytest.raises(ArgumentError, match="both have region"):
         gm.per_unit(frame, unit="patient", join=persons, region=gm.count())
+
+
+NUMBERS = [pa.decimal128(10, 2), pa.decimal256(50, 4), pa.float64(), pa.float32(), pa.int32(), pa.null()]
+
+
+@pytest.mark.parametrize(("first", "second"), itertools.permutations(NUMBERS, 2), ids=str)
+def test_types_of_numbers_may_differ_between_files(first, second):
+    """DuckDB would read the bytes of one type as values of another."""
+
+    def part(units, kind):
+        numbers = pa.array([None if pa.types.is_null(kind) else Decimal(unit) for unit in units])
+        column = pa.nulls(len(units)) if pa.types.is_null(kind) else numbers.cast(kind)
+        return pa.table({"u": [f"{unit}" for unit in units], "v": column, "w": column})
+
+    units = [*range(3), *range(5, 300)]
+    parts = [part(units[:3], first), part(units[3:], second)]
+    columns = {"v": (0, 400)}
+    wanted = {
+        f"{unit}": None if pa.types.is_null(kind) else float(unit)
+        for kind, own in ((first, units[:3]), (second, units[3:]))
+        for unit in own
+    }
+    table = gm.per_unit(parts, unit="u", m=gm.mean("v", bounds=(0, 400)), most=gm.max("v"), last=gm.last("v", by="w"))
+    found = table.to_arrow()
+    for name in ("m", "most", "last"):
+        got = dict(zip(found["u"].to_pylist(), found[name].to_pylist(), strict=True))
+        assert got == {unit: value if value is None else pytest.approx(value) for unit, value in wanted.items()}
+    deviations = gm.within(parts, unit="u", columns=columns).to_arrow()
+    assert deviations["v"].to_pylist() == [0.0] * sum(value is not None for value in wanted.values())
+
+
+def test_other_types_that_differ_between_parts_are_refused():
+    stamps = [pa.table({"u": ["a"], "v": pa.nulls(1)}), pa.table({"u": ["b"], "v": pa.array([7], pa.timestamp("s"))})]
+    assert gm.per_unit(stamps[::-1], unit="u", m=gm.max("v")).to_arrow().num_rows == 2
+    with pytest.raises(DataTypeError, match="Column 'v' must have the same type in all parts"):
+        gm.per_unit(stamps, unit="u", m=gm.max("v"))
 
 
 def test_the_temporary_file_is_private_and_removed():
@@ -258,3 +306,190 @@ def test_dask_gives_the_same():
     for data in (frame, frame.astype({"patient": float})):
         found = gm.per_unit(dd.from_pandas(data, npartitions=5), unit="patient", **whole).compute()
         assert collected(pa.Table.from_pandas(found, preserve_index=False)) == wanted
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What the release of features says
+SCHEMA = {"visits": [0, 40], "bp": [60, 220]}
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def features(**more):
+    chosen = {name: FEATURES[name] for name in ("visits", "bp")}
+    return gm.per_unit(events(), unit="patient", **chosen, **more)
+
+
+def test_the_unit_is_the_person_in_certificate_ledger_and_file(tmp_path):
+    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, releases=3, privacy_unit="patient")
+    out = tmp_path / "r.parquet"
+    private = gm.release(features(), SCHEMA, budget=gm.Budget(ledger=ledger), out=out)
+    for certificate in (private.certificate, gm.load(out).certificate):
+        assert certificate.privacy_unit == gm.PrivacyUnit("patient", 1, "unique")
+        assert "all rows with the same patient (one row each)" in str(certificate)
+        assert "one privacy unit added or removed" in str(certificate)
+    words = " ".join(in_plain_words(private.certificate))
+    assert "one privacy unit changes" in words
+    # The same ledger covers rows with the same unit, and no release with row-level privacy.
+    frame = events()[["patient", "pressure"]]
+    gm.release(
+        frame, {"pressure": [60, 220]}, budget=gm.Budget(ledger=ledger), privacy_unit=gm.PrivacyUnit("patient", 5)
+    )
+    with pytest.raises(ArgumentError, match="row-level privacy"):
+        gm.release(frame, {"pressure": [60, 220]}, budget=gm.Budget(ledger=ledger))
+    rows = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6)
+    with pytest.raises(ArgumentError, match="ledger is for row-level privacy"):
+        gm.release(features(), SCHEMA, budget=gm.Budget(ledger=rows))
+
+
+def test_noise_and_intervals_are_those_of_a_release_of_rows():
+    table = features()
+    own = gm.release(table, SCHEMA, random_state=0, **BUDGET)
+    rows = gm.release(table.to_arrow(), SCHEMA, random_state=0, **BUDGET)
+    assert rows.certificate.privacy_unit is None
+    assert (own.statistic.last.matrix == rows.statistic.last.matrix).all()
+    for estimand in ("table", "population"):
+        ours, theirs = (
+            private.ols("bp", ["visits"]).summary(estimand=estimand, n_rows=300).conf_int() for private in (own, rows)
+        )
+        assert ours == theirs
+    assert own.describe().as_text() == rows.describe().as_text()
+    assert gm.propose_bounds(table, {"bp": "number"}, **BUDGET).certificate.privacy_unit.column == "patient"
+
+
+def test_unique_cannot_be_claimed_for_other_tables():
+    unit = gm.PrivacyUnit("patient", 1, "unique")
+    frame = events()
+    for data in (frame, features().to_arrow(), [features()]):
+        with pytest.raises(ArgumentError, match="only for releases of tables made by per_unit"):
+            gm.release(data, {"bp": [60, 220]}, privacy_unit=unit, **BUDGET)
+    with pytest.raises(ArgumentError, match="only for releases of tables made by per_unit"):
+        Moments.of(frame, {"age": [0, 99]}, privacy_unit=unit)
+    with pytest.raises(ArgumentError, match="max_contributions must be 1"):
+        gm.PrivacyUnit("patient", 2, "unique")
+    with pytest.raises(gm.DeclarationError, match="'patient' is the privacy unit"):
+        gm.release(features(), {"bp": [60, 220], "patient": [0, 300]}, **BUDGET)
+
+
+def test_a_query_behind_the_features_is_a_condition():
+    frame = events()
+    relation = duckdb.sql("SELECT patient, pressure FROM frame")
+    table = gm.per_unit(relation, unit="patient", bp=FEATURES["bp"])
+    assert ROW_BY_ROW in gm.release(table, {"bp": [60, 220]}, **BUDGET).certificate.conditions
+    assert ROW_BY_ROW not in gm.release(features(), SCHEMA, **BUDGET).certificate.conditions
+    assert len(frame) == 4000
+
+
+def test_a_query_to_join_is_examined_like_any_other():
+    frame, database = events(), duckdb.connect()
+    persons = pd.DataFrame({"patient": np.arange(300), "age": 50.0})
+    database.register("persons", persons)
+    bp, join = FEATURES["bp"], database.sql("SELECT patient, max(age) OVER () AS age FROM persons")
+    with pytest.raises(ArgumentError, match="contains WINDOW, so one stored row may change several rows"):
+        gm.per_unit(frame, unit="patient", join=join, bp=bp)
+    declared = gm.ReadOptions(row_by_row=True)
+    for data, other in ((frame, join), (duckdb.sql("FROM frame"), persons)):
+        table = gm.per_unit(data, unit="patient", join=other, bp=bp, reading=declared)
+        assert ROW_BY_ROW in gm.release(table, {"bp": [60, 220]}, **BUDGET).certificate.conditions
+    with pytest.raises(ArgumentError, match="row_by_row has no effect"):
+        gm.per_unit(frame, unit="patient", join=persons, bp=bp, reading=declared)
+    deviations = gm.within(persons, unit="patient", columns={"age": (0, 99)})
+    with pytest.raises(ArgumentError, match="functions of several rows with the same patient"):
+        gm.per_unit(frame, unit="age", join=deviations, visits=gm.count())
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Deviations from the means of units
+BOUNDS = {"y": (-3.0, 3.0), "x": (0.0, 1.0), "z": (0, 1)}
+
+
+def panel(persons=120, seed=1):
+    """One to eight rows of each person, whose level is related to x; some values missing or out of bounds."""
+    rng = np.random.default_rng(seed)
+    who = np.repeat(np.arange(persons), rng.integers(1, 9, persons))
+    rng.shuffle(who)
+    level = rng.normal(0, 0.5, persons)[who]
+    x, z = np.clip(0.5 + level / 4 + rng.normal(0, 0.2, len(who)), -0.1, 1.1), rng.random(len(who)) < 0.4
+    y = 0.7 * x - 0.3 * z + level + rng.normal(0, 0.2, len(who))
+    frame = pd.DataFrame({"who": who, "y": y, "x": x, "z": z})
+    frame.loc[rng.random(len(who)) < 0.05, "x"] = np.nan
+    return frame
+
+
+def test_least_squares_on_deviations_is_that_with_an_indicator_for_every_unit():
+    """The exact sums of a release in which no contribution is bounded, against statsmodels with one dummy per unit."""
+    frame = panel()
+    table = gm.within(frame, unit="who", columns=BOUNDS)
+    assert table.bounds == {"y": (-6.0, 6.0), "x": (-1.0, 1.0), "z": (-1.0, 1.0)}
+    clamped = frame.dropna().assign(x=lambda f: f["x"].clip(0, 1), z=lambda f: f["z"].astype(float))
+    exact = smf.ols("y ~ x + z + C(who)", clamped).fit().params[["x", "z"]]
+    schema = gm.Schema.of(table.bounds)
+    G = Moments.of(table, schema, privacy_unit=gm.PrivacyUnit("who", 8)).gram()
+    centre = schema.names.index("(intercept)")
+    assert np.abs(np.delete(G[centre], centre)).max() < 1e-3  # deviations add up to 0, but for rounding
+    at = {name: schema.names.index(name) for name in BOUNDS}
+    own = np.linalg.solve(G[np.ix_([at["x"], at["z"]], [at["x"], at["z"]])], G[[at["x"], at["z"]], at["y"]])
+    np.testing.assert_allclose(own * 6.0, exact, atol=2e-5)  # y is in units of 6, x and z of 1
+
+
+def test_a_release_of_deviations_gives_the_fixed_effects_estimate():
+    frame = panel(persons=2000)
+    table = gm.within(frame, unit="who", columns=BOUNDS)
+    clamped = frame.dropna().assign(x=lambda f: f["x"].clip(0, 1), z=lambda f: f["z"].astype(float))
+    centred = clamped[["x", "z", "y"]] - clamped.groupby("who")[["x", "z", "y"]].transform("mean")
+    exact = np.linalg.lstsq(centred[["x", "z"]], centred["y"])[0]
+    pooled = np.linalg.lstsq(clamped[["x", "z"]] - clamped[["x", "z"]].mean(), clamped["y"])[0]
+    unit = gm.PrivacyUnit("who", 8)
+    private = gm.release(table, table.bounds, epsilon=60.0, delta=1e-3, privacy_unit=unit, passes=1, random_state=0)
+    found = private.ols("y", ["x", "z"])
+    assert abs(found.params["x"] - exact[0]) < 4 * found.bse["x"] < abs(pooled[0] - exact[0])
+    assert abs(found.params["z"] - exact[1]) < 4 * found.bse["z"]
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 119))
+def test_deviations_are_functions_of_the_rows_of_their_unit(seed, removed):
+    """Without one unit, in another order, the deviations of all other units have the same bits."""
+    frame = panel()
+    rest = frame[frame["who"] != removed].sample(frac=1, random_state=seed)
+    columns = ["who", *BOUNDS]
+
+    def rows(data):
+        found = gm.within(data, unit="who", columns=BOUNDS).to_arrow().to_pandas()[columns]
+        return found[found["who"] != str(removed)].sort_values(columns).to_numpy().tolist()
+
+    assert rows(frame) == rows(rest)
+
+
+def test_deviations_are_released_with_their_unit_only(tmp_path):
+    table = gm.within(panel(), unit="who", columns=BOUNDS)
+    for wrong in ({}, {"privacy_unit": gm.PrivacyUnit("household", 3)}):
+        for data in (table, [table]):
+            with pytest.raises(ArgumentError, match=r'functions of several rows .*privacy_unit=gm\.PrivacyUnit\("who"'):
+                gm.release(data, table.bounds, **BUDGET, **wrong)
+    with pytest.raises(ArgumentError, match="functions of several rows"):
+        Moments.of(table, table.bounds)
+    with pytest.raises(ArgumentError, match="functions of several rows"):
+        gm.propose_bounds(table, {"x": "number"}, **BUDGET)
+    with pytest.raises(ArgumentError, match="functions of several rows"):
+        gm.per_unit(table, unit="x", n=gm.count())
+    for data in (iter([table]), iter([[table]]), [iter([[table]])], dict.fromkeys([(table,)]).keys()):
+        with pytest.raises(ArgumentError, match="Pass it by itself"):
+            gm.release(data, table.bounds, **BUDGET)
+    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, privacy_unit="who")
+    budget = gm.Budget(ledger=ledger)
+    private = gm.release(table, table.bounds, budget=budget, privacy_unit=gm.PrivacyUnit("who", 4))
+    assert "all rows with the same who" in str(private.certificate)
+    with pytest.raises(ArgumentError, match="may have several rows"):
+        private.ols("y").summary(estimand="population", n_rows=400)
+
+
+def test_wrong_declarations_of_deviations_are_refused():
+    for columns in ({}, {"who": (0, 1)}):
+        with pytest.raises(ArgumentError, match="at least one column and not the privacy unit"):
+            gm.within(panel(), unit="who", columns=columns)
+    with pytest.raises(ArgumentTypeError, match="bounds"):
+        gm.within(panel(), unit="who", columns={"x": None})
+    with pytest.raises(ArgumentError, match="increasing"):
+        gm.within(panel(), unit="who", columns={"x": (1, 0)})
+    with pytest.raises(DataError, match="'nobody'"):
+        gm.within(panel(), unit="nobody", columns=BOUNDS)

@@ -88,7 +88,7 @@ def outcome(data, schema, **options):
         found = Moments.of(data, schema, **options)
     except GaussmixError:
         return None
-    return found._high, found._low
+    return found.sums().high, found.sums().low
 
 
 def check(make, rows, schema, *, known=None, **options):

@@ -59,7 +59,7 @@ def rows():
 
 def sums(data, schema=SCHEMA, **options):
     found = Moments.of(data, schema, **options)
-    return found._high.astype(object) * 2**40 + found._low
+    return found.sums().high.astype(object) * 2**40 + found.sums().low
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_a_cluster_gives_the_same_bits(table, whole):
     frame = dask.dataframe.from_pandas(table.to_pandas(), npartitions=3)
     with dask.config.set(scheduler="synchronous"):
         found = rows_of(frame, SCHEMA).moments()
-    assert np.array_equal(found._high.astype(object) * 2**40 + found._low, whole)
+    assert np.array_equal(found.sums().high.astype(object) * 2**40 + found.sums().low, whole)
 
 
 # -- weights -----------------------------------------------------------------------------------------------------

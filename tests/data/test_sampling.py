@@ -142,7 +142,7 @@ def test_a_table_that_fits_is_read_once(rate):
 
 @pytest.mark.usefixtures("in_order")
 def test_a_table_that_does_not_fit_is_read_again_but_for_its_sample(monkeypatch):
-    monkeypatch.setattr(sampling, "CACHE_BYTES", 8 * M * 600)
+    monkeypatch.setattr(sampling, "CACHE_BYTES", 4 * M * 600)
     data = table(5000)
     source = Counted(5000)
     rows = TableRows(source, SCHEMA)
@@ -158,13 +158,13 @@ def test_a_table_that_does_not_fit_is_read_again_but_for_its_sample(monkeypatch)
 
 
 def test_memory_is_bounded_and_cached_rows_are_a_sample(monkeypatch):
-    monkeypatch.setattr(sampling, "CACHE_BYTES", 8 * M * 600)
+    monkeypatch.setattr(sampling, "CACHE_BYTES", 4 * M * 600)
     cache = RowCache(KEYS, M)
     aggregate_batches(iter(table(20_000).to_batches(max_chunksize=900)), SCHEMA, Gram(), cache=cache, threads=1)
     assert 150 <= cache._rows <= 600
-    assert sum(len(rows) for _, rows in cache._blocks) == cache._rows
+    assert sum(len(rows) for _, rows in cache.blocks) == cache._rows
     assert cache._limit < 2**16
-    assert all((keys < cache._limit).all() for keys, _ in cache._blocks)
+    assert all((keys < cache._limit).all() for keys, _ in cache.blocks)
     sample = KEYS.at(cache._limit / 2**16)
     again = TableRows(table(20_000), SCHEMA).moments(sample).sums()
     assert sum(len(rows) for rows in cache.find(sample)) == again.n

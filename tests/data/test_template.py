@@ -36,7 +36,7 @@ def test_template_has_names_and_types_only():
     with pytest.raises(ValueError, match="2 columns are not declared correctly"):
         Schema.of(again)
     again["columns"]["born"] = {"type": "date", "lower": "1900-01-01", "upper": "2030-01-01"}
-    with pytest.raises(ValueError, match="Column 'photo': its type cannot be encoded"):
+    with pytest.raises(ValueError, match="Column 'photo': its type is not supported"):
         Schema.of(again)
     del again["columns"]["photo"]
     assert Schema.of(again).names == ("age", "cost", "sex=f", "sex=m", "smoker", "born", "(intercept)")

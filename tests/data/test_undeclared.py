@@ -63,14 +63,14 @@ def test_options_are_kept_and_one_bound_may_be_declared():
     ("declared", "words"),
     [
         ({}, "columns must map names"),
-        ({"a": [0, 1]}, "no bounds or levels are open"),
+        ({"a": [0, 1]}, "there are no bounds or levels to estimate"),
         ({"a": "number", "b": {"levels": None, "unknown": "error"}}, "Column 'b': unknown must be \"other\""),
         ({"a": {"lower": None, "upper": None, "colour": 1}}, "Column 'a': unknown key 'colour'"),
         ({"a": {"levels": None, "missing": "lower"}}, "Column 'a': missing must be one of"),
         ({"a": {"lower": "x", "upper": None}}, "Column 'a': lower must be a real number"),
         ({"a": "number", "v": {"size": 3, "norm": None}}, "Column 'v': lower and upper, or norm"),
-        ({"a": "category", "a=(other)": "number"}, "Two encoded columns would have the name 'a=\\(other\\)'"),
-        ({"columns": {"a": "number"}, "intercept": -1}, "intercept must be 0 or a finite number > 0"),
+        ({"a": "category", "a=(other)": "number"}, "Two columns of the release would have the name 'a=\\(other\\)'"),
+        ({"columns": {"a": "number"}, "intercept": -1}, "intercept must be 0 or lie between"),
     ],
 )
 def test_what_cannot_be_is_said_before_a_row_is_read(declared, words):
@@ -79,7 +79,7 @@ def test_what_cannot_be_is_said_before_a_row_is_read(declared, words):
 
 
 def test_a_whole_schema_leaves_nothing_to_propose():
-    with pytest.raises(DeclarationError, match="no bounds or levels are open"):
+    with pytest.raises(DeclarationError, match="there are no bounds or levels to estimate"):
         PartialSchema.of(Schema.of({"a": [0, 1]}))
 
 
@@ -139,6 +139,7 @@ def counted(data):
         lambda: pa.table(TABLE),
         lambda: pa.table(TABLE).set_column(1, "job", pa.array(TABLE["job"]).dictionary_encode()),
         lambda: iter(pa.table(TABLE).to_batches(max_chunksize=2)),
+        lambda: pa.table({**TABLE, "code": pa.array(TABLE["code"], pa.float64())}),
     ],
 )
 def test_every_source_counts_alike_and_every_row_once(make):
@@ -171,10 +172,18 @@ def test_a_type_that_rows_decided_is_refused():
     template = describe_columns(pa.schema({"age": pa.int64(), "smoker": pa.bool_()}), guessed=True)
     assert [entry["type"] for entry in template["columns"].values()] == ["numeric?", "boolean?"]
     for name in ("age", "smoker"):
-        with pytest.raises(DeclarationError, match=f"Column '{name}': its type was guessed from the data"):
+        with pytest.raises(
+            DeclarationError, match=f"Column '{name}': its type '.*' was guessed .* removing the question"
+        ):
             PartialSchema.of({"columns": {name: template["columns"][name], "cost": "number"}})
-    declared = template["columns"] | {"age": {"type": "numeric?", "lower": 0, "upper": 99}}
-    assert Schema.of(declared).columns["age"].upper == 99  # whoever filled in bounds has seen the type
+    filled = {"age": {"type": "numeric?", "lower": 0, "upper": 99}}
+    with pytest.raises(
+        DeclarationError, match=r"Column 'age': its type 'numeric\?' was guessed .* removing the question"
+    ):
+        Schema.of(filled)
+    with pytest.raises(DeclarationError, match=r"Column 'age': its type 'boolean\?' was guessed"):
+        Schema.of({"age": "boolean?"})
+    assert Schema.of({"age": filled["age"] | {"type": "numeric"}}).columns["age"].upper == 99
 
 
 @pytest.mark.parametrize("kind", ["codes", "category"])

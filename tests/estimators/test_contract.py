@@ -118,7 +118,7 @@ def test_private_methods_stay_private_at_large_epsilon(model):
 WEAK = [
     ({"epsilon": 1.0, "delta": 0.1}, "publishing one row in 10"),
     ({"epsilon": 30.0, "delta": 1e-6}, "no meaningful worst-case guarantee"),
-    ({"epsilon": 1.0, "delta": 1e-50}, "below the resolution of the samplers"),
+    ({"epsilon": 1.0, "delta": 1e-50}, "smaller than the noise samplers can guarantee"),
 ]
 
 

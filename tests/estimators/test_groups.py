@@ -84,8 +84,6 @@ def test_one_goes_with_the_other(table, tmp_path):
         LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y, groups=who[1:])
     with pytest.raises(DataError, match="missing"):
         LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y, groups=np.append(np.nan, who[1:]))
-    with pytest.raises(ArgumentError, match="cannot be combined with privacy_unit"):
-        LogisticRegression(classes=(False, True), steps=3, **BOUNDS).fit(X, y > 0, groups=who)
     ledger = Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6)
     with pytest.raises(ArgumentError):
         LinearRegression(bounds_y=(-1, 1), ledger=ledger, **BOUNDS).fit(X, y, groups=who)

@@ -73,31 +73,34 @@ def test_steps_are_nearer_to_the_likelihood_than_the_release():
     labels = rng.random(40_000) < 1 / (1 + np.exp(2 - X @ [2.0, 2.5, -1.0]))
     logistic = LogisticRegression(C=1e6).fit(X, labels)
     declared = {"epsilon": 3.0, "bounds_X": (-1, 1), "classes": (False, True), "random_state": 0, "n_rows": 40_000}
-    models = {steps: gm.LogisticRegression(**declared, steps=steps).fit(X, labels) for steps in (0, 4, "auto")}
-    far = {steps: np.abs(model.coef_ - logistic.coef_).max() for steps, model in models.items()}
-    assert far[4] < 0.2 * far[0]
-    assert np.array_equal(models["auto"].coef_, models[4].coef_)
-    assert models[4].privacy_.epsilon == 3.0
-    assert models[4].odds_ratios().columns["term"] == models[0].odds_ratios().columns["term"]
+    models = {share: gm.LogisticRegression(**declared, model_share=share).fit(X, labels) for share in (0, 0.3, "auto")}
+    far = {share: np.abs(model.coef_ - logistic.coef_).max() for share, model in models.items()}
+    assert far[0.3] < 0.2 * far[0]
+    assert np.array_equal(models["auto"].coef_, models[0.3].coef_)
+    assert models[0.3].privacy_.epsilon == 3.0
+    assert models[0.3].odds_ratios().columns["term"] == models[0].odds_ratios().columns["term"]
+    assert str(models[0.3].summary()).startswith("No privacy guarantee")
+    assert "Declared model: two private Newton steps" in str(models[0.3].summary()).splitlines()[1]
+    assert models[0.3].summary(estimand="population").cov_type == "robust"
 
 
 @pytest.mark.parametrize(
-    ("budget", "steps"),
+    ("budget", "share"),
     [
-        ({"epsilon": 1.0, "n_rows": 40_000}, 4),
+        ({"epsilon": 1.0, "n_rows": 40_000}, 0.3),
         ({"epsilon": 1.0, "n_rows": 400}, 0),
         ({"epsilon": 1.0}, 0),
-        ({"epsilon": 2.0}, 4),
+        ({"epsilon": 2.0}, 0.3),
         ({"epsilon": math.inf}, 0),
     ],
 )
-def test_steps_are_taken_where_they_are_worth_it(budget, steps):
-    model = gm.LogisticRegression(**budget, bounds_X=(-1, 1), classes=(0, 1), steps="auto")
-    found = model._prepare(model.schema(5)).likelihood
-    assert (0 if found is None else found.steps) == steps
+def test_steps_are_taken_where_they_are_worth_it(budget, share):
+    model = gm.LogisticRegression(**budget, bounds_X=(-1, 1), classes=(0, 1), model_share="auto")
+    found = model._prepare(model.schema(5)).models
+    assert (0 if found is None else found.share) == share
 
 
-@pytest.mark.parametrize("steps", [1, -4, True, "many", 4.5])
-def test_other_steps_are_refused(steps):
-    with pytest.raises(gm.ArgumentError, match="steps must be"):
-        gm.LogisticRegression(bounds_X=(-1, 1), steps=steps).fit(np.zeros((20, 2)), np.arange(20) % 2)
+@pytest.mark.parametrize("share", [1, -4, "many", 4.5])
+def test_other_shares_are_refused(share):
+    with pytest.raises((gm.ArgumentError, gm.ArgumentTypeError), match="model_share must"):
+        gm.LogisticRegression(bounds_X=(-1, 1), model_share=share).fit(np.zeros((20, 2)), np.arange(20) % 2)

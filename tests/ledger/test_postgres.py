@@ -62,7 +62,7 @@ def test_a_ledger_in_a_database_equals_one_in_a_file(place, tmp_path):
         Ledger(place, epsilon=2.0, delta=1e-5, releases=3)
     for _ in range(2):
         again.spend_account(plan)
-    with pytest.raises(BudgetExceededError, match="The release does not fit"):
+    with pytest.raises(BudgetExceededError, match="The release exceeds the remaining budget"):
         again.spend_account(plan)
 
 
@@ -167,7 +167,7 @@ def test_a_lost_connection_stops_the_release(place, server, monkeypatch):
             other.execute("SELECT pg_terminate_backend(%s)", (process,))
 
     monkeypatch.setattr(module, "append", interrupted)
-    with pytest.raises(LedgerError, match="Do not make the release"):
+    with pytest.raises(LedgerError, match="publish nothing until"):
         ledger.spend(mu=0.01)
     monkeypatch.undo()
     assert ledger.entries() == []

@@ -13,7 +13,7 @@ from scipy import stats
 
 import gaussmix as gm
 from gaussmix.data.contributions import PrivacyUnit
-from gaussmix.data.marginals import NONE_OF_THESE, base_schema, cells_of, grid
+from gaussmix.data.marginals import NONE_OF_THESE, grid
 from gaussmix.data.rows import rows_of
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.release import prepare
@@ -198,7 +198,7 @@ def test_standard_errors_are_those_of_the_noise(monkeypatch, neighbours, unit):
 
 def naive(data, schema, column, weights):
     """Weights of the rows of every cell of a column."""
-    cells = next(cells for cells in cells_of(base_schema(schema)).columns if cells.column == column)
+    cells = next(cells for cells in MarginalPlan(schema).cells.columns if cells.column == column)
     values = data[column]
     if cells.edges is None:
         labels = values.map({False: "false", True: "true"}) if column == "ill" else values.replace("?", NONE_OF_THESE)

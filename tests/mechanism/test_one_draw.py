@@ -40,7 +40,7 @@ def test_one_draw_of_the_schema_that_was_prepared(name):
     with pytest.raises(gm.DeclarationError, match="different schema"):
         prepared.draw(ArrayRows(X, Y, OTHER))
     prepared.draw(ArrayRows(X, Y, SCHEMA))
-    with pytest.raises(gm.ArgumentError, match="This preparation was already used"):
+    with pytest.raises(gm.ArgumentError, match="This prepared release was already drawn"):
         prepared.draw(ArrayRows(X, Y, SCHEMA))
 
 
@@ -49,7 +49,7 @@ def test_one_draw_of_objective_perturbation():
     with pytest.raises(gm.DataError):
         prepared.draw(np.zeros((4, 3)), np.ones(4, bool))
     prepared.draw(X, Y > 0)
-    with pytest.raises(gm.ArgumentError, match="This preparation was already used"):
+    with pytest.raises(gm.ArgumentError, match="This prepared release was already drawn"):
         prepared.draw(X, Y > 0)
 
 

@@ -176,7 +176,7 @@ def test_large_tables_are_sampled_in_between(monkeypatch):
         ("counts", rate), ("mapped", rate), ("counts", rate), ("mapped", rate), ("counts", rate), ("mapped", None)
     ]  # fmt: skip
     gram = rows.moments().gram()
-    assert np.abs(found.pool.matrix - gram).max() < 0.05 * np.abs(gram).max()
+    assert np.abs(found.pool.current.matrix - gram).max() < 0.05 * np.abs(gram).max()
 
 
 def test_histograms_of_wide_tables_read_fewer_rows_than_passes(monkeypatch):

@@ -19,7 +19,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.release import prepare
 from gaussmix.releases import preconditioning
-from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
+from gaussmix.releases.preconditioning import releases_of, schedule_of
 from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
@@ -290,13 +290,6 @@ def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
     assert not persons.entries()
 
 
-def test_steps_on_a_likelihood_are_for_rows():
-    schema, steps = Schema.of({"x": [-1, 1], "sick": "boolean"}), Likelihood("sick", 3)
-    prepare(schema, gm.Budget(**BUDGET), likelihood=steps)
-    with pytest.raises(gm.ArgumentError, match="cannot be combined with privacy_unit"):
-        prepare(schema, gm.Budget(**BUDGET), likelihood=steps, unit=PrivacyUnit("who", 1))
-
-
 def test_the_certificate_says_whose_rows_are_protected(tmp_path):
     for bound, words in (("sample", "at most 12 rows sampled"), ("scale", "contributions scaled to at most 12 rows")):
         private = gm.release(table(), schema=SCHEMA, privacy_unit=gm.PrivacyUnit("who", 12, bound), **BUDGET)
@@ -367,3 +360,43 @@ def test_a_sorted_table_of_dropped_rows_is_a_release_of_nobody():
         gm.release(table, schema=schema, reading=gm.ReadOptions(sorted_by_unit=way), **budget) for way in (True, False)
     )
     np.testing.assert_array_equal(sorted_.second_moment, other.second_moment)
+
+
+def test_one_sampled_row_of_each_unit_gives_intervals_for_a_population():
+    """The population is that of units, each with one of its rows at random: coverage of its coefficient, 60 tables."""
+    held = {"population": 0, "table": 0}
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        persons = 3000
+        sizes = rng.integers(1, 6, persons)
+        who = np.repeat(np.arange(persons), sizes)
+        level = rng.normal(0, 0.3, persons)[who]  # the rows of a unit are dependent
+        x = np.clip(0.5 * level + rng.normal(0, 0.3, len(who)), -1.5, 1.5)
+        y = np.clip(0.8 * x + level + rng.normal(0, 0.1, len(who)), -3, 3)
+        data = {"who": who, "x": x, "y": y}
+        private = gm.release(
+            data,
+            {"x": [-1.5, 1.5], "y": [-3, 3]},
+            epsilon=50.0,
+            delta=1e-6,
+            random_state=seed,
+            topcode=None,
+            passes=1,
+            privacy_unit=gm.PrivacyUnit("who", 1, "sample"),
+        )
+        truth = 0.8 + 0.5 * 0.09 / (0.25 * 0.09 + 0.09)  # x also stands for the level
+        for estimand in held:
+            low, high = private.ols("y", ["x"]).summary(estimand=estimand, n_rows=persons).conf_int()["x"]
+            held[estimand] += low <= truth <= high
+    assert held["population"] >= 52  # of 60; fewer than 52 have a probability below 0.5 % at 95 % coverage
+    assert held["table"] <= 45  # those of the table are too short for the population
+    assert "one row of each who, chosen at random" in str(private.ols("y", ["x"]).summary())
+
+
+def test_scaled_units_have_no_intervals_for_a_population():
+    data = {"who": np.arange(2000) % 700, "x": np.linspace(0, 1, 2000), "y": np.linspace(1, 0, 2000)}
+    private = gm.release(
+        data, {"x": [0, 1], "y": [0, 1]}, epsilon=5.0, delta=1e-6, passes=1, privacy_unit=gm.PrivacyUnit("who", 1)
+    )
+    with pytest.raises(gm.ArgumentError, match="may have several rows"):
+        private.ols("y", ["x"]).summary(estimand="population", n_rows=2000)

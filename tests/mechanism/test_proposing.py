@@ -99,7 +99,7 @@ def test_what_does_not_stand_out_is_left_out():
     found = propose_bounds(data, {"id": "category", "x": "number", "y": "number"}, random_state=0, **BUDGET)
     assert found.left_out == ("x", "id")
     assert list(found.schema.columns) == ["y"]
-    with pytest.raises(BudgetUnmetError, match="and the budget is spent"):
+    with pytest.raises(BudgetUnmetError, match="The budget is spent"):
         propose_bounds(data, {"id": "category"}, **BUDGET)
 
 
@@ -118,7 +118,7 @@ def test_a_ledger_is_charged_for_noise_and_threshold(tmp_path):
     assert found.certificate.covers_ledger
     for _ in range(2):
         propose_bounds(table(500), {"code": "codes", "year": [0, 3000]}, budget=gm.Budget(ledger=ledger))
-    with pytest.raises(BudgetExceededError, match="does not fit"):
+    with pytest.raises(BudgetExceededError, match="exceeds the remaining budget"):
         propose_bounds(table(500), KINDS, budget=gm.Budget(ledger=ledger))
 
 
@@ -287,6 +287,60 @@ def test_a_name_that_promises_no_schema_costs_nothing(tmp_path):
 @pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal"])
 def test_no_proposal_takes_the_place_of_its_ledger(tmp_path, ending):
     ledger = gm.Ledger(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6)
-    with pytest.raises(OutputError, match="belongs to the ledger"):
+    with pytest.raises(OutputError, match="is the ledger or one of its files"):
         propose_bounds(table(500), KINDS, budget=gm.Budget(ledger=ledger), out=f"{ledger.path}{ending}", force=True)
     assert not ledger.entries()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Privacy units
+def panel(persons=4000, seed=0):
+    """One to nine rows of each person, in random order."""
+    rng = np.random.default_rng(seed)
+    who = np.repeat(np.arange(persons), rng.integers(1, 10, persons))
+    rng.shuffle(who)
+    return {"who": who, "pays": rng.uniform(0, 100, len(who)), "job": rng.choice(["a", "b"], len(who))}
+
+
+PANEL = {"pays": "number", "job": "category"}
+
+
+def test_a_unit_counts_once_however_many_rows_it_has(monkeypatch):
+    """Exact counts of a table and of its neighbour, which has a unit of 5,000 rows more."""
+    seen = []
+    exact = bounds.count_columns
+    monkeypatch.setattr(bounds, "count_columns", lambda *a: seen.append(exact(*a)) or seen[-1])
+    base = panel()
+    more = {
+        name: np.append(values, {"who": [4000], "pays": [1e6], "job": ["zz"]}[name] * 5000)
+        for name, values in base.items()
+    }
+    for data in (base, more):
+        found = propose_bounds(data, PANEL, privacy_unit="who", random_state=0, **BUDGET)
+        assert found.schema.columns["pays"].upper < 200
+        assert found.schema.columns["job"].levels == ("a", "b")
+    before, after = seen
+    assert before.bins["pays"].sum() == sum(before.keys["job"].values()) == 4000
+    assert after.bins["pays"].sum() == 4001
+    assert after.bins["pays"][coarse_bins(np.array([1e6]))[0]] == after.keys["job"]["zz"] == 1
+
+
+def test_the_certificate_of_a_proposal_names_the_unit(tmp_path):
+    found = propose_bounds(panel(), PANEL, privacy_unit="who", **BUDGET)
+    assert found.certificate.privacy_unit == gm.PrivacyUnit("who", 1, "sample")
+    assert "all rows with the same who (one row sampled)" in str(found.certificate)
+    assert Certificate.from_dict(found.certificate.to_dict()) == found.certificate
+    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, releases=2, privacy_unit="who")
+    budget = gm.Budget(ledger=ledger, share=0.2)
+    with pytest.raises(gm.ArgumentError, match="but the release is for row-level privacy"):
+        propose_bounds(panel(), PANEL, budget=budget)
+    assert not ledger.entries()
+    found = propose_bounds(panel(), PANEL, budget=budget, privacy_unit="who")
+    gm.release(panel(), found.schema, budget=gm.Budget(ledger=ledger), privacy_unit=gm.PrivacyUnit("who", 5))
+    assert len(ledger.entries()) == 2
+
+
+def test_the_unit_is_not_a_column_to_propose():
+    for schema in ({**PANEL, "who": "codes"}, {**PANEL, "who": [0, 5000]}):
+        with pytest.raises(gm.DeclarationError, match="'who' is the privacy unit"):
+            propose_bounds(panel(), schema, privacy_unit="who", **BUDGET)

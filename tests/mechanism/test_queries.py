@@ -181,3 +181,22 @@ def test_the_command_refuses_a_query_and_has_an_option(database, tmp_path, monke
     stored = CliRunner().invoke(main, ["release", "a.moments", *budget, "-o", "b.parquet", "--row-by-row"])
     assert stored.exit_code == 2
     assert "row_by_row has no effect" in stored.stderr
+
+
+def test_a_file_listed_twice_is_refused(tmp_path, monkeypatch):
+    """DuckDB reads it twice, and every row would be counted twice."""
+    monkeypatch.chdir(tmp_path)
+    connection = duckdb.connect()
+    for name in ("a's", "b"):
+        connection.sql("SELECT range / 100 AS x FROM range(100)").write_parquet(f"{name}.parquet")
+    twice = [
+        connection.read_parquet(["b.parquet", "b.parquet"]),
+        connection.read_parquet(["a's.parquet", str(tmp_path / "a's.parquet")]),
+        connection.sql("SELECT x FROM read_parquet(['*.parquet', 'b.parquet'])"),
+    ]
+    for relation in twice:
+        assert mixing_operator(relation) == "a file that is listed twice"
+        with pytest.raises(gm.ArgumentError, match="a file that is listed twice"):
+            gm.release(relation, {"x": [0, 1]}, epsilon=1.0, delta=1e-6)
+    assert mixing_operator(connection.read_parquet(["a's.parquet", "b.parquet"])) is None
+    assert mixing_operator(connection.sql("FROM '*.parquet'")) is None

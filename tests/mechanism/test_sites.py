@@ -74,7 +74,9 @@ def test_every_total_is_the_exact_sum_over_pooled_rows(tmp_path, monkeypatch, no
     with study.prepare(None) as prepared:
         account = study.account()
         found = whole.recoded(prepared.marginals.schema).aggregate(prepared.marginals.query)
-        marginals = passes.draw_marginals(found, prepared.marginals, account, np.random.default_rng(0), parties=curator)
+        marginals = passes.draw_marginals(
+            lambda: found, prepared.marginals, account, np.random.default_rng(0), parties=curator
+        )
         coded = whole.recoded(study.schema.coded(marginals.thresholds()))
         passes.draw_passes(
             coded, coded.moments(), account, np.random.default_rng(0), marginals=marginals, parties=curator
@@ -410,7 +412,7 @@ def test_sums_are_stored_once(tmp_path):
     with pytest.raises(gm.DamagedError):  # a sum before it is missing
         stored.kept(3, "s", [7, 8])
     stored.close()
-    with pytest.raises(gm.ArgumentError, match="does not hold the sums of this study and site"):
+    with pytest.raises(gm.ArgumentError, match="does not contain the sums of this study and site"):
         _ = StoredSums(path, study, 2).exists
 
 
@@ -472,7 +474,7 @@ def test_a_malformed_greeting_ends_the_run_before_anything_is_spent(tmp_path, gr
             self._mesh.exchange(greeting, "comparing studies")
 
     ended = run_all(study_of(SCHEMA, passes=1), [table(i) for i in range(3)], tmp_path, sites={2: Rude})
-    assert "Site 2 (site 2) sent no valid greeting" in str(ended[0])
+    assert "Site 2 (site 2) did not send a valid first message" in str(ended[0])
     assert [spent(tmp_path, site) for site in (1, 3)] == [[], []]
 
 
@@ -592,7 +594,7 @@ def test_a_certificate_that_claims_more_is_refused(tmp_path):
     outsider = certificate.sites.outsider_epsilon(certificate.account)  # smaller, and holds against outsiders only
     with pytest.raises(gm.NotPrivateError, match="must state its sites"):
         edited(certificate, sites=None, conditions=[], epsilon=outsider, account__epsilon=outsider)
-    with pytest.raises(gm.NotPrivateError, match="not made by them"):
+    with pytest.raises(gm.NotPrivateError, match="not made by several sites"):
         edited(certificate, made_by="release")
     trusted = [*certificate.to_dict()["conditions"], asdict(TRUSTED_CURATOR)]
     with pytest.raises(gm.NotPrivateError, match="trusted a curator"):
@@ -641,3 +643,8 @@ def test_two_sites_add_the_whole_noise_each():
         assert share >= Fraction(2) ** account.bits / Fraction(whole) * (1 - Fraction(1, 10**15))
     with pytest.raises(gm.ArgumentError, match="colluding must be 1 with 2 sites"):
         study_of(SCHEMA, 2, 2)
+
+
+def test_one_row_each_cannot_be_claimed_for_the_tables_of_sites():
+    with pytest.raises(gm.ArgumentError, match="only for releases of tables made by per_unit"):
+        study_of(SCHEMA, privacy_unit=gm.PrivacyUnit("id", 1, "unique"))

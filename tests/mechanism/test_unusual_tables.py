@@ -13,6 +13,7 @@ import gaussmix as gm
 from gaussmix.data import contributions
 from gaussmix.data.marginals import NONE_OF_THESE
 from gaussmix.data.rows import rows_of
+from gaussmix.mechanism import release
 from gaussmix.releases import file as release_file
 
 BUDGET = {"epsilon": 5.0, "delta": 1e-6}
@@ -141,3 +142,32 @@ def test_declared_tables_are_released_or_refused():
     except gm.GaussmixError:
         return
     assert private.statistic.marginals is not None
+
+
+class _Unread:
+    """A table that must not be read."""
+
+    def __iter__(self):
+        raise AssertionError("rows were read")
+
+
+def test_a_category_with_thousands_of_levels_is_refused_before_rows_are_read(tmp_path):
+    ledger = ledger_at(tmp_path)
+    schema = {"code": [f"c{i}" for i in range(5000)], "cost": [0, 100]}
+    words = r"5,002 columns.* 50,050,012 noisy sums: about 30 minutes and 11\.2 GiB .*Merge levels or drop columns"
+    with pytest.raises(gm.DeclarationError, match=words):
+        gm.release(_Unread(), schema, budget=gm.Budget(ledger=ledger), out=tmp_path / "wide.parquet")
+    assert not ledger.entries()
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.ledger"}
+
+
+def test_wide_tables_are_refused_by_memory_too(monkeypatch):
+    schema = {f"x{i}": [0, 1] for i in range(99)}
+    monkeypatch.setattr(release, "_memory", lambda: 3_000_000)
+    with pytest.raises(gm.DeclarationError, match=r"100 columns.* in 4 passes .*, or set passes=1\. Nothing was spent"):
+        gm.release(_Unread(), schema, **BUDGET)
+    with pytest.raises(AssertionError, match="rows were read"):
+        gm.release(_Unread(), schema, passes=1, **BUDGET)
+    monkeypatch.setattr(release, "_memory", lambda: 1_000_000)
+    with pytest.raises(gm.DeclarationError, match=r"in 1 pass .*drop columns\. Nothing was spent"):
+        gm.release(_Unread(), schema, passes=1, **BUDGET)

@@ -7,6 +7,7 @@ standard errors are 10 % too small.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ from gaussmix.data.rows import rows_of
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.passes import draw_marginals
 from gaussmix.releases.counts import RowCounts, level_counts
+from gaussmix.report.page_data import embedded_release
 
 N, DRAWS = 5000, 200
 FALSE_ALARM = 1e-4
@@ -64,7 +66,7 @@ def draws(schema, number=DRAWS, *, unit=None, neighbours="add-remove"):
     exact = rows_of(read, plan.schema, unit=unit, new_key=lambda: bytes(32)).aggregate(plan.query)
     rng = np.random.default_rng(1)
     for _ in range(number):
-        found = draw_marginals(exact, plan, private.certificate.account, rng)
+        found = draw_marginals(lambda: exact, plan, private.certificate.account, rng)
         yield replace(private, statistic=replace(private.statistic, marginals=found))
 
 
@@ -275,22 +277,71 @@ def test_privacy_units_are_described_as_bounded(neighbours):
         z += [(rows["ill=true", "share"]["estimate"] - ill) / rows["ill=true", "share"]["std.error"]]
     assert p_value(np.array(z)) > FALSE_ALARM
     assert p_value(np.array(z) / 0.7) < FALSE_ALARM
-    assert "table as bounded" in str(release.describe())
+    assert "Contributions are bounded" in str(release.describe())
 
 
 def test_coded_values_are_counted():
     private = gm.release(DATA, SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
     rows = rows_by_name(private)
     _, high = private.thresholds["wage"]
-    row = rows["wage", "coded.high"]
-    assert row["coded.high"] == high
-    assert np.isnan(row["coded.low"])
+    row = rows["wage", f"share above {high:,g}"]
     known = DATA["wage"].dropna()
     assert row["conf.low"] <= (known > high).mean() <= row["conf.high"]
-    assert np.isnan(rows["wage", "mean"]["coded.high"])
+    assert not any(statistic.startswith("share below") for _, statistic in rows)
     assert "numbers are coded to thresholds (wage to" in str(private.means("age", "level"))
     plain = gm.release(DATA, SCHEMA, epsilon=3.0, delta=1e-6, random_state=0, topcode=None)
-    assert "coded.high" not in plain.describe().columns
+    assert not any(statistic.startswith("share above") for _, statistic in rows_by_name(plain))
+
+
+def test_estimates_lie_within_their_intervals_and_bounds():
+    """With much noise: no negative share or count, no mean beyond the bounds, no interval that is a point."""
+    read, found = DATA[list(SCHEMA.columns)].iloc[:300], []
+    for seed in range(5):
+        private = gm.release(read, SCHEMA, epsilon=0.2, delta=1e-6, random_state=seed, topcode={"wage": (None, 900.0)})
+        raw = private.histogram("visits", bins=16)
+        assert raw.counts.min() < 0  # the noise makes counts negative, and is not taken out of them
+        for row in [*private.describe().rows(), *raw.table().rows()]:
+            if not np.isnan(row["estimate"]):
+                assert row["conf.low"] <= row["estimate"] <= row["conf.high"]
+                found.append(row["conf.high"] > row["conf.low"])
+            if row.get("statistic") == "mean":
+                assert 0 <= row["conf.low"] <= row["conf.high"] <= 5000
+    assert len(found) > 100
+    assert all(found)
+    assert "Quantiles are interpolated within histogram cells" in str(private.describe())
+    assert "Quantiles" not in str(private.describe(["ill"]))
+
+
+def test_the_printed_share_of_coded_rows_is_an_interval():
+    """Printed shares contain the exact ones: 95 % of 100 draws at least, up to chance, and none is empty."""
+    known, held = DATA["wage"].dropna(), 0
+    pattern = re.compile(r"wage coded to at most \S+ \((\S+) to (\S+) % of the rows, 95 % interval\)")
+    for release in draws(SCHEMA, 100):
+        words, (_, threshold) = release.statistic.coded["wage"], release.thresholds["wage"]
+        low, high = map(float, pattern.fullmatch(words).groups())
+        assert low < high
+        held += low <= 100 * (known > threshold).mean() <= high
+    assert held >= 88
+    assert words in str(release.ols("age", predictors=["wage"]).summary())
+    assert words in embedded_release(release)["estimated_on"]
+
+
+def test_a_top_coded_response_is_pointed_out():
+    private = gm.release(DATA[list(SCHEMA.columns)], SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+    words = "The response is top-coded: coefficients of the uncoded column are typically larger in absolute value."
+    assert "visits" in private.thresholds
+    assert words in str(private.ols("visits").summary())
+    assert words in str(private.poisson("visits").summary())
+    assert "visits coded to" in str(private.ols("age").summary())
+    assert words not in str(private.ols("age").summary())
+    plain = gm.release(DATA[list(SCHEMA.columns)], SCHEMA, epsilon=3.0, delta=1e-6, random_state=0, topcode=None)
+    assert words not in str(plain.ols("visits").summary())
+
+
+def test_an_uninformative_share_of_coded_rows_is_not_printed():
+    read = DATA[list(SCHEMA.columns)]
+    release = gm.release(read, SCHEMA, epsilon=0.01, delta=1e-6, random_state=0, topcode={"wage": (None, 900.0)})
+    assert release.statistic.coded["wage"] == "wage coded to at most 900 (a share of the rows not known at this budget)"
 
 
 def test_histograms_are_merged_cells(unweighted):
@@ -321,7 +372,7 @@ def test_what_needs_cells_or_numbers_says_so(unweighted):
         (lambda: single.histogram("wage"), "several passes"),
         (lambda: unweighted[0].quantiles(["level"]), "numeric columns"),
         (lambda: unweighted[0].quantiles(q=[1.5]), "q must"),
-        (lambda: unweighted[0].total("level"), "no total"),
+        (lambda: unweighted[0].total("level"), "Totals and ratios require"),
         (lambda: unweighted[0].ratio("wage", "wages"), "wages"),
     ):
         with pytest.raises(gm.GaussmixError, match=words):
@@ -340,7 +391,7 @@ def test_one_pass_is_of_the_declared_table():
     assert np.abs(np.linalg.solve(np.linalg.cholesky(pair.covariance), pair.values - [wage, visits])).max() < 4.5
     assert p_value(np.array(z)) > FALSE_ALARM
     assert p_value(np.array(z) / 0.8) < FALSE_ALARM
-    assert private.describe().notes[1].startswith("Statistics are of the table as declared")
+    assert private.describe().notes[1].startswith("Statistics describe the declared table")
     coded = gm.release(DATA, SCHEMA, epsilon=3.0, delta=1e-6, random_state=0, passes=1, topcode={"wage": (None, 900.0)})
     assert "coded to their thresholds (wage to [0, 900])" in coded.describe().notes[1]
 

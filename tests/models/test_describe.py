@@ -21,8 +21,8 @@ from gaussmix.models.descriptive import (
     independence,
 )
 from gaussmix.models.inference import residuals
-from gaussmix.releases.counts import Fitted, fit_structure, structure
-from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.counts import fit_structure, structure
+from gaussmix.releases.noisy import Fitted, NoisyMoment
 from gaussmix.releases.preconditioning import goe
 
 TABLE = patients(20_000)
@@ -58,7 +58,9 @@ def test_describe_is_that_of_the_table(exact):
         close(found[f"region={level}", "count"]["estimate"], 20_000 * share)
     for (_, statistic), row in found.items():
         assert row["conf.low"] <= row["estimate"] <= row["conf.high"]
-        if statistic not in ("q25", "median", "q75", "coded.low", "coded.high"):  # whose intervals end at public edges
+        if (
+            statistic not in ("q25", "median", "q75") and "share " not in statistic
+        ):  # whose intervals end at public edges
             assert row["conf.high"] - row["conf.low"] < 0.02 * row["estimate"]
     if len(exact.statistic.passes) > 1:
         for name, q in itertools.product(numbers, (0.25, 0.5, 0.75)):
@@ -195,13 +197,13 @@ def test_hidden_levels_have_a_count():
 def test_what_cannot_be_asked(noisy):
     for ask, words in (
         (lambda: noisy.crosstab("sex", "sex"), "must be different columns, got 'sex' for both"),
-        (lambda: noisy.crosstab("sex", "age"), "'age' has no levels"),
-        (lambda: noisy.means("sex", by="region"), "has no mean"),
-        (lambda: noisy.means("cost", by="cost"), "by itself"),
+        (lambda: noisy.crosstab("sex", "age"), "require a categorical or boolean column, got 'age'"),
+        (lambda: noisy.means("sex", by="region"), "Means require"),
+        (lambda: noisy.means("cost", by="cost"), "must be different columns"),
         (lambda: noisy.describe("age"), r"write columns=\['age'\]"),
         (lambda: noisy.describe(["age", "age"]), "columns must not contain duplicates"),
         (lambda: noisy.describe(["nobody"]), "not in the release"),
-        (lambda: noisy.corr(["age"], given=["age"]), "held fixed"),
+        (lambda: noisy.corr(["age"], given=["age"]), "both columns and given"),
         (lambda: noisy.describe(["age"]).to_frame("excel"), "frame"),
     ):
         with pytest.raises(gm.GaussmixError, match=words):

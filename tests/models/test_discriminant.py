@@ -9,7 +9,7 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import gaussmix as gm
-from gaussmix.models.newton_steps import Discriminant, estimate_discriminant, quadratic_covariance, shift
+from gaussmix.models.discriminant import Discriminant, estimate_discriminant, quadratic_covariance, shift
 from gaussmix.releases.noisy import NoisyMoment
 
 

@@ -440,7 +440,7 @@ def test_terms_and_their_predictions():
     for key, value in model.params.items():
         assert abs(value - expected[key]) < 2.5 * errors[key], key
     assert model.predict(rows[:100]) == pytest.approx(fit.predict(X[:100].astype(float)), abs=0.02)
-    with pytest.raises(gm.ArgumentError, match="without powers, products and splines"):
+    with pytest.raises(gm.ArgumentError, match="not available for models with powers"):
         model.get_margeff()
 
 
@@ -453,7 +453,7 @@ def test_the_output_says_where_the_distribution_matters():
         {"x": x, "y": y}, schema={"x": [0, 10], "y": "boolean"}, epsilon=10.0, delta=1e-6, random_state=0
     )
     summary = release.logit("y", ["x"]).summary()
-    assert "x depend on a distribution that the release does not show" in str(summary)
+    assert "x depend strongly on the assumed distribution of the predictors" in str(summary)
     assert summary.distribution_se["x"] > 0
     assert summary.bse["x"] ** 2 == pytest.approx(summary._coefficients.noise[1, 1] + summary.distribution_se["x"] ** 2)
 
@@ -465,10 +465,10 @@ def test_levels_have_no_distribution_term(private):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda r: r.poisson("sick"), "Use logit for boolean columns"),
-        (lambda r: r.poisson("region"), "Use logit for boolean columns"),
+        (lambda r: r.poisson("sick"), "Use logit for boolean and categorical columns"),
+        (lambda r: r.poisson("region"), "Use logit for boolean and categorical columns"),
         (lambda r: r.logit("visits"), "must be a boolean or categorical column for logit"),
-        (lambda r: r.logit("region"), "choose one as level="),
+        (lambda r: r.logit("region"), "choose one with level="),
         (lambda r: r.logit("region", level="east"), "'east' is not a level of 'region'"),
         (lambda r: r.mnlogit("sick"), "more than two levels"),
         (lambda r: r.logit("sick", ["sick"]), "cannot also be a predictor"),
@@ -483,12 +483,22 @@ def test_a_negative_lower_bound_is_refused():
     release = gm.release(
         {"x": [0.1] * 50, "y": [1.0] * 50}, schema={"x": [0, 1], "y": [-1, 2]}, epsilon=1.0, delta=1e-6
     )
-    with pytest.raises(gm.ArgumentError, match="is declared from -1"):
+    with pytest.raises(gm.ArgumentError, match="with the lower bound -1"):
         release.poisson("y")
 
 
 def test_formulas_accept_factors(private):
     assert private.logit("sick ~ age + C(region)").params == private.logit("sick ~ age + region").params
+
+
+def test_a_number_is_rejected_as_a_factor(private):
+    words = r"age is declared as a number. Declare its levels before the release to use C\(\)"
+    with pytest.raises(gm.ArgumentError, match=words):
+        private.logit("sick ~ C(age) + region")
+    with pytest.raises(gm.ArgumentError, match=words):
+        private.ols("claims", predictors=["C(age)"])
+    with pytest.raises(gm.ArgumentError, match=words):
+        gm.Schema.of({"age": [0, 100], "y": [0, 1], "sex": ["f", "m"]}, terms=["C(age):sex"])
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_the_covariance_is_that_of_simulated_releases():
 def test_what_cannot_be_asked():
     release = gm.release(table(2000), schema=SCHEMA, epsilon=3, delta=1e-6, random_state=0)
     for arguments, words in (
-        (("y", ["x", "g"], ["z"]), "at least as many as predictors"),
+        (("y", ["x", "g"], ["z"]), "at least as many instruments as predictors"),
         (("y", ["x", "y"], ["z", "w"]), "cannot also be a predictor"),
         (("g", ["x"], ["z"]), "must be a numeric or boolean column, got 'g'"),
         (("y", None, ["z"]), "predictors and instruments must be lists"),

@@ -135,7 +135,7 @@ def test_a_ledger_shows_its_own_reservation(tmp_path):
 )
 def test_an_edited_reservation_is_refused(private, change):
     reserved = replace(private.certificate.reservation, **change)
-    with pytest.raises(gm.NotPrivateError, match="does not match the fingerprint of its ledger"):
+    with pytest.raises(gm.NotPrivateError, match="does not match the fingerprint of the ledger"):
         replace(private.certificate, reservation=reserved)
 
 
@@ -146,11 +146,11 @@ def test_an_edited_reservation_is_refused(private, change):
         ({"delta": 2e-6}, "differ in budget, neighbours or privacy unit"),
         ({"neighbours": "replace-one"}, "differ in budget, neighbours or privacy unit"),
         ({"privacy_unit": "who"}, "differ in budget, neighbours or privacy unit"),
-        ({"mu": 0.3}, "reservation exceeds its"),
-        ({"delta_slack": 9e-7, "delta_reserved": 9.1e-7}, "reservation exceeds its"),
-        ({"delta_reserved": 2e-6}, "reservation exceeds its"),
-        ({"mu": 0.1}, "exceeds its ledger's reservation: it needs mu="),
-        ({"delta_slack": 1e-30}, "exceeds its ledger's reservation: it needs delta_slack="),
+        ({"mu": 0.3}, "reserves more than its"),
+        ({"delta_slack": 9e-7, "delta_reserved": 9.1e-7}, "reserves more than its"),
+        ({"delta_reserved": 2e-6}, "reserves more than its"),
+        ({"mu": 0.1}, "exceeds the budget of its ledger: it needs mu="),
+        ({"delta_slack": 1e-30}, "exceeds the budget of its ledger: it needs delta_slack="),
     ],
 )
 def test_a_reservation_that_contradicts_the_release_is_refused_whatever_its_hash(private, change, words):
@@ -161,7 +161,7 @@ def test_a_reservation_that_contradicts_the_release_is_refused_whatever_its_hash
 def test_thresholds_are_part_of_what_a_release_takes(proposed):
     taken = proposed.account.threshold_delta
     assert taken <= proposed.reservation.delta_slack
-    with pytest.raises(gm.NotPrivateError, match="exceeds its ledger's reservation: it needs delta_slack="):
+    with pytest.raises(gm.NotPrivateError, match="exceeds the budget of its ledger: it needs delta_slack="):
         of_another(proposed, delta_slack=taken * 0.999)
 
 
@@ -177,7 +177,7 @@ def test_thresholds_are_part_of_what_a_release_takes(proposed):
     ],
 )
 def test_a_part_of_the_ledger_cannot_be_left_out(private, change):
-    with pytest.raises(gm.NotPrivateError, match="all or none of the ledger's condition, fingerprint and reservation"):
+    with pytest.raises(gm.NotPrivateError, match="all or none of the ledger's condition, fingerprint and budget"):
         replace(private.certificate, **change)
 
 
@@ -186,10 +186,10 @@ def test_a_release_without_a_ledger_cannot_claim_one(private):
     assert (alone.reservation, alone.ledger, alone.entry, alone.covers_ledger) == (None, "", 0, False)
     assert alone.to_dict()["reservation"] is None
     ledger = {name: getattr(private.certificate, name) for name in ("ledger", "entry", "reservation")}
-    with pytest.raises(gm.NotPrivateError, match="all or none of the ledger's condition, fingerprint and reservation"):
+    with pytest.raises(gm.NotPrivateError, match="all or none of the ledger's condition, fingerprint and budget"):
         replace(alone, **ledger)
     baseline = AdaSSP(epsilon=1.0, delta=1e-6, data_norm=1.0, bounds_y=(-1, 1)).fit(np.zeros((9, 2)), np.zeros(9))
-    with pytest.raises(gm.NotPrivateError, match="mechanism cannot be recorded in one"):
+    with pytest.raises(gm.NotPrivateError, match="cannot record releases by this mechanism"):
         replace(baseline.privacy_, conditions=(LEDGER_BUDGET,), **ledger)
 
 

@@ -50,7 +50,7 @@ def drawn(rng, m, *, number=4, gram=None, noise=1.0, shift=0.0):
 def levels(rng, m, noise):
     """Where the statistics of passes of an empty table lie in their distributions: uniform, if the noise is right."""
     found = drawn(rng, m, noise=noise)
-    pairs = zip(found.passes[1:], found.pools[:-1], strict=True)
+    pairs = zip(found.passes[1:], [state.pool for state in found._states[:-1]], strict=True)
     each = [_statistics(output, output.request, before) for output, before in pairs]
     return [stats.chi2.cdf(statistic, freedom) for both in each for statistic, freedom in both if freedom]
 

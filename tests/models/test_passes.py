@@ -26,6 +26,7 @@ from gaussmix.releases.preconditioning import (
     plan_histogram,
     plan_pass,
     read_tail,
+    releases_of,
     update_state,
     whitenings,
 )
@@ -122,14 +123,17 @@ def test_a_table_that_uses_a_part_of_its_bounds_does_not():
 def test_shares_use_the_whole_budget_and_no_more(passes):
     schedule = Schedule(passes=passes)
     assert sum(schedule.shares()) == 1
-    assert len(schedule.shares()) == len(schedule.coordinates(10)) == 2 * len(passes) - 1
+    assert len(schedule.shares()) == 2 * len(passes) - 1
+    shares, coordinates = releases_of(schedule, 10)
+    assert sum(shares) == 1
+    assert len(shares) == len(coordinates) == 2 * len(passes) - (len(passes) == 1)  # one more, a count, with passes
     assert schedule.shares()[-1] >= Fraction(schedule.histogram)
 
 
 def test_the_account_takes_a_schedule():
-    schedule = Schedule()
-    account = lattice_account(1.0, 1e-9, shares=schedule.shares(), coordinates=schedule.coordinates(30))
-    assert len(account.noise_mu) == 7
+    shares, coordinates = releases_of(Schedule(), 30)
+    account = lattice_account(1.0, 1e-9, shares=shares, coordinates=coordinates)
+    assert len(account.noise_mu) == 8
     assert account.spent_delta <= 1e-9
 
 
@@ -179,8 +183,8 @@ def test_no_answer_makes_the_rule_fail(seed):
         assert math.isfinite(request.clip)
         assert request.clip > 0
         state = update_state(state, request, 10.0 ** rng.uniform(-6, 12) * goe(m, rng))
-        assert np.isfinite(state.pool.matrix).all()
-        assert np.isfinite(state.pool.shape).all()
+        assert np.isfinite(state.pool.current.matrix).all()
+        assert np.isfinite(state.pool.current.shape).all()
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -189,7 +193,7 @@ def test_full_whitening_of_a_known_table_makes_all_second_moments_one():
     rows = skewed_table(5_000, 3)
     cleaned = clean(NoisyGram.isotropic(gram(rows), scale=1e-9))
     (metric,) = whitenings(cleaned, 5_000, (1.0,))
-    z = metric.transform.apply(rows)
+    z = metric.transform.product(rows) * metric.transform.scales
     assert np.allclose(z.T @ z / 5_000, np.eye(7), atol=1e-3)
     assert metric.mean == pytest.approx(7.0, rel=1e-3)
     assert metric.cost == pytest.approx(1.0)
@@ -326,7 +330,7 @@ def test_passes_beat_the_single_pass_on_a_skewed_table():
     for seed in range(5):
         rng = np.random.default_rng(seed)
         state, _ = run(rows, mu, rng)
-        passes.append(error(state.pool.matrix))
+        passes.append(error(state.pool.current.matrix))
         single.append(error(G + goe(7, rng) / (math.sqrt(2) * mu)))
     assert np.mean(passes) < 0.1 * np.mean(single)
 

@@ -10,11 +10,8 @@ import pytest
 import gaussmix as gm
 from gaussmix.accounting.discrete import lattice_account
 from gaussmix.data.contributions import PrivacyUnit
-from gaussmix.data.rows import rows_of
-from gaussmix.mechanism.release import prepare
 from gaussmix.releases.certificate import PERSONS_APART
-from gaussmix.releases.preconditioning import STEPS, Likelihood, accounts_for, releases_of, schedule_of
-from gaussmix.releases.transcript import Transcript
+from gaussmix.releases.preconditioning import accounts_for, releases_of, schedule_of
 
 SCHEMA = {"x": [-1, 1], "z": [-1, 1], "y": [-1, 1], "level": ["a", "b", "c"], "sick": "boolean"}
 UNIT = PrivacyUnit("who", 4)
@@ -35,15 +32,14 @@ def persons():
     )
 
 
-@pytest.mark.parametrize("steps", [0, *STEPS])
 @pytest.mark.parametrize("passes", [1, 4])
 @pytest.mark.parametrize("own", [False, True])
-def test_an_account_has_room_for_persons_or_for_steps(passes, steps, own):
-    """An account for rows has one count, persons need two; none has room for a person's gradients."""
-    shares, coordinates = releases_of(schedule_of(passes), 5, steps=steps, persons=own)
+def test_an_account_has_room_for_persons(passes, own):
+    """An account for rows has one count, persons need two."""
+    shares, coordinates = releases_of(schedule_of(passes), 5, persons=own)
     account = lattice_account(1.0, 1e-6, shares=shares, coordinates=coordinates)
-    assert accounts_for(account, passes, 5, steps=steps)
-    assert accounts_for(account, passes, 5, steps=steps, persons=True) == (steps == 0 and (own or passes == 1))
+    assert accounts_for(account, passes, 5)
+    assert accounts_for(account, passes, 5, persons=True) == (own or passes == 1)
 
 
 def test_rows_are_not_believed_to_be_persons(persons):
@@ -55,16 +51,6 @@ def test_rows_are_not_believed_to_be_persons(persons):
         gm.Release(replace(rows.statistic, unit=UNIT), replace(rows.certificate, **unit))
     with pytest.raises(gm.NotPrivateError, match="privacy unit of the release does not match"):
         gm.Release(replace(persons.statistic, unit=PrivacyUnit("who", 3)), persons.certificate)
-
-
-def test_no_release_of_persons_has_steps(persons):
-    schema = persons.schema
-    prepared = prepare(schema, gm.Budget(3.0, 1e-6), likelihood=Likelihood("sick", 3), random_state=0)
-    found = prepared.draw(rows_of(table(2000), schema))
-    unit = {"privacy_unit": UNIT, "conditions": (*found.certificate.conditions, PERSONS_APART)}
-    statistic = Transcript(found.statistic.passes, schema, found.statistic.steps, UNIT)
-    with pytest.raises(gm.ArgumentError, match="row-level privacy, but this release has a privacy unit"):
-        gm.Release(statistic, replace(found.certificate, **unit))
 
 
 def test_what_takes_rows_to_be_independent_is_refused(persons):
@@ -79,7 +65,7 @@ def test_what_takes_rows_to_be_independent_is_refused(persons):
 def test_tables_are_of_the_table_as_bounded(persons):
     data, found = table(), persons.describe()
     rows = {(row["term"], row["statistic"]): row["estimate"] for row in found.rows()}
-    assert "They are of the table as bounded" in str(found)
+    assert "Contributions are bounded" in str(found)
     cross = persons.crosstab("level", "sick")
     assert cross.estimates.sum() == pytest.approx(rows["(rows)", "count"])
     assert np.isnan(cross.independence.p_value)  # rows of a person are not independent

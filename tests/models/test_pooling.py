@@ -14,8 +14,9 @@ def metric(m: int, rng: np.random.Generator, spread: float) -> np.ndarray:
 
 
 def draw(G: np.ndarray, transform: np.ndarray, scale: float, rng: np.random.Generator) -> NoisyGram:
-    z = transform @ G @ transform.T
-    return NoisyGram.in_metric(z + scale * goe(len(G), rng), transform=transform, scale=scale)
+    """G + B·GOE·Bᵀ with B = √scale·E⁻¹: isotropic noise in the metric of a transform E."""
+    B = np.sqrt(scale) * np.linalg.inv(transform)
+    return NoisyGram(G + B @ goe(len(G), rng) @ B.T, B, transform / np.sqrt(scale))
 
 
 def test_goe_has_its_law():
@@ -41,8 +42,8 @@ def test_equal_releases_are_averaged_and_their_noise_falls_by_root_two():
     E, G = metric(6, rng, 30.0), np.diag(np.arange(1.0, 7.0))
     first, second = draw(G, E, 2.0, rng), draw(G, E, 2.0, rng)
     pool = Pool.of(first).add(second)
-    assert np.allclose(pool.matrix, (first.matrix + second.matrix) / 2)
-    assert np.allclose(pool.shape, first.shape / np.sqrt(2))
+    assert np.allclose(pool.current.matrix, (first.matrix + second.matrix) / 2)
+    assert np.allclose(pool.current.shape, first.shape / np.sqrt(2))
 
 
 def test_a_much_better_release_takes_over():
@@ -51,8 +52,8 @@ def test_a_much_better_release_takes_over():
     rough = draw(G, np.eye(4), 1e3, rng)
     fine = draw(G, metric(4, rng, 3.0), 1e-3, rng)
     for pool in (Pool.of(rough).add(fine), Pool.of(fine).add(rough)):
-        assert np.allclose(pool.matrix, fine.matrix, atol=1e-5)
-        assert np.allclose(pool.shape, fine.shape, rtol=1e-4)
+        assert np.allclose(pool.current.matrix, fine.matrix, atol=1e-5)
+        assert np.allclose(pool.current.shape, fine.shape, rtol=1e-4)
 
 
 def test_pool_is_unbiased_no_worse_than_its_members_and_its_noise_is_that_of_its_draws():
@@ -65,13 +66,13 @@ def test_pool_is_unbiased_no_worse_than_its_members_and_its_noise_is_that_of_its
     for i in range(repeats):
         members = [draw(G, E, s, rng) for E, s in zip(metrics, (1.0, 10.0), strict=True)]
         pool = Pool.of(members[0]).add(members[1])
-        values[i] = np.einsum("ki,ij,kj->k", forms, pool.matrix - G, forms)
+        values[i] = np.einsum("ki,ij,kj->k", forms, pool.current.matrix - G, forms)
         claimed[i] = np.einsum("ki,ij,kj->k", forms, pool.noise(rng), forms)
         member[i] = [np.einsum("ki,ij,kj->k", forms, one.matrix - G, forms) for one in members]
     error = np.sqrt(np.mean(values**2, axis=0))
     assert np.all(np.abs(values.mean(axis=0)) < 5 * error / np.sqrt(repeats))
     assert np.allclose(error, np.sqrt(np.mean(claimed**2, axis=0)), rtol=5 * np.sqrt(1 / repeats))
-    fitted = np.sqrt(2) * np.einsum("ki,ij,kj->k", forms, pool.shape, forms)
+    fitted = np.sqrt(2) * np.einsum("ki,ij,kj->k", forms, pool.current.shape, forms)
     assert np.all((error < 2 * fitted) & (error > fitted / 2))  # the fitted shape is a fit, good to a factor of 2 here
     assert np.all(error < 1.1 * np.sqrt(np.mean(member**2, axis=0)).min(axis=0))
 
@@ -83,7 +84,7 @@ def test_no_metric_makes_pooling_fail(spread):
     pool = Pool.of(draw(np.eye(20), metric(20, rng, spread), 1.0, rng))
     for _ in range(4):
         pool = pool.add(draw(np.eye(20), metric(20, rng, spread), rng.uniform(1e-6, 1e6), rng))
-        for array in (pool.matrix, pool.shape, pool.noise(rng)):
+        for array in (pool.current.matrix, pool.current.shape, pool.noise(rng)):
             assert np.isfinite(array).all()
             assert (array == array.T).all() or np.allclose(array, array.T)
         assert np.isfinite(clean(pool.current).matrix).all()

@@ -73,3 +73,22 @@ def test_a_level_as_a_response_has_the_noise_of_its_own_column(private):
     sigma2 = private.statistic.column_noise[0]
     for response in ("sex", "smoker"):
         assert private.logit(response, predictors=["age"]).problem().noisy.shape[-1, -1] == pytest.approx(sigma2)
+
+
+def test_coefficients_have_the_order_of_the_predictors():
+    """As in statsmodels, whatever the order of the schema; a product may come before its category."""
+    rng = np.random.default_rng(0)
+    data = {name: rng.uniform(0, 1, 2000) for name in ("a", "b", "y")} | {"g": rng.choice(["u", "v", "w"], 2000)}
+    schema = gm.Schema.of({"a": [0, 1], "b": [0, 1], "g": ["u", "v", "w"], "y": [0, 1]}, terms=["b:g"])
+    release = gm.release(data, schema, epsilon=30.0, delta=1e-6, random_state=0)
+    assert list(release.ols("y ~ b + a").params) == ["(intercept)", "b", "a"]
+    assert list(release.ols("y", predictors=["g", "a"]).params) == ["(intercept)", "g=v", "g=w", "a"]
+    found, plain = (release.ols("y", predictors=order) for order in (["b:g", "g", "b"], ["b", "g", "b:g"]))
+    assert list(found.params) == ["(intercept)", "b:g=v", "b:g=w", "g=v", "g=w", "b"]
+    for name, value in plain.params.items():
+        assert found.params[name] == pytest.approx(value, rel=1e-8)
+        assert found.bse[name] == pytest.approx(plain.bse[name], rel=1e-8)
+    logit = release.logit("g", level="u", predictors=["b", "a"])
+    assert list(logit.params) == ["(intercept)", "b", "a"]
+    other = release.logit("g", level="u", predictors=["a", "b"])
+    assert logit.params["a"] == pytest.approx(other.params["a"], rel=1e-6)

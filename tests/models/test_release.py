@@ -94,9 +94,9 @@ def test_a_release_without_noise_is_certified_as_such_and_no_other_is(private, o
     assert open_table.certificate.account == NonPrivate()
     assert open_table.statistic.exact
     assert not private.statistic.exact
-    with pytest.raises(gm.NotPrivateError, match="a release without noise, but the passes have noise"):
+    with pytest.raises(gm.NotPrivateError, match="a release without noise, but the release has noise"):
         replace(open_table, statistic=private.statistic)
-    with pytest.raises(gm.NotPrivateError, match="a release without noise, but the passes have noise"):
+    with pytest.raises(gm.NotPrivateError, match="a release without noise, but the release has noise"):
         replace(open_table, statistic=with_pass(open_table, 0, mu=1.0))
 
 

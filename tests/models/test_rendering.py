@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,7 +47,7 @@ def test_tables_in_three_formats(summary):
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 def test_every_form_has_the_same_numbers(summary, alpha):
     text, page, latex = summary.as_text(alpha), summary.as_html(alpha), summary.as_latex(alpha)
-    for name, row in zip(summary.params, coefficient_rows(summary, alpha), strict=True):
+    for name, row in zip(summary.params, coefficient_rows(summary, alpha)[1:], strict=True):
         low, high = summary.conf_int(alpha)[name]
         error = summary.bse[name]
         assert row[:3] == [name, to_error(summary.params[name], error), to_error(error, error)]
@@ -75,10 +77,10 @@ def test_what_is_not_identified_is_said_and_not_numbered(unidentified):
     assert NOT_IDENTIFIED in line
     assert NOT_IDENTIFIED in unidentified.as_html()
     assert NOT_IDENTIFIED in unidentified.as_latex()
-    (row, _) = coefficient_rows(unidentified, 0.05)
+    (_, row, _) = coefficient_rows(unidentified, 0.05)
     assert row == ["x0", "", "", "", NOT_IDENTIFIED, "", ""]
     text = str(unidentified)
-    assert "Least squares on the columns listed; 1 column left out at this budget." in text
+    assert "The model contains only the identified columns, with 1 column left out at this budget." in text
     assert "Left out: x0, too little signal." in text
     assert "To identify more coefficients, use fewer predictors" in text
     assert math.isnan(unidentified.params["x0"])
@@ -117,8 +119,8 @@ def test_what_is_printed_first(release):
     weak = gm.release(patients(400), schema=SCHEMA, epsilon=0.3, delta=1e-6, random_state=0)
     lines = str(weak.ols("cost").summary()).splitlines()
     assert lines[0].startswith("No privacy guarantee")
-    removed = 1 - weak.statistic.passes[-1].request.kept_weight
-    words = f"high-leverage rows weighted below 1 (Release.weights; {100 * removed:.2g} % of row weight removed)."
+    removed = weak.statistic.clipping_loss
+    words = f"high-leverage rows weighted below 1 (Release.weights; removed: {removed})."
     assert lines[1] == f"Estimated on the table with {words}"
     assert lines[2] == "Only the intercept is identified at this budget: all other columns were left out."
     assert lines[3] == "cost: table"
@@ -154,6 +156,44 @@ def test_rows_of_a_population_are_named(release):
     assert "Sampling error" not in str(model.summary())
 
 
+def test_intervals_for_the_table_say_that_they_have_no_sampling_error(release):
+    words = ' They do not include sampling error (estimand="population" adds it).'
+    linear, logit = release.ols("cost", predictors=["age"]), release.logit("smoker", predictors=["age"])
+    for model in (linear, logit):
+        line = next(line for line in str(model.summary()).splitlines() if line.startswith("Intervals are for"))
+        assert line.endswith(words)
+        assert "not include sampling error" not in str(model.summary(estimand="population"))
+    weighted = gm.release(
+        {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500), "w": np.ones(500)},
+        schema=gm.Schema.of({"x": [0, 1], "y": [0, 1], "w": [0, 1]}, weight="w"),
+        epsilon=5.0,
+        delta=1e-6,
+        random_state=0,
+    )
+    lines = str(weighted.ols("y").summary()).splitlines()
+    assert next(line for line in lines if line.startswith("Intervals")).endswith("do not include sampling error.")
+
+
+def test_only_tables_with_the_column_of_the_distribution_mention_it(release):
+    model = release.logit("smoker", predictors=["cost", "age"])
+    assert 'The column "distribution" is the standard error' in str(model.summary())
+    assert 'The column "distribution"' in html.unescape(model.summary().as_html())
+    for table in (model.odds_ratios(), gm.compare([model]), gm.compare([model], exponentiate=True)):
+        assert "a distribution of the predictors with the second moments of the release." in str(table)
+        assert 'column "distribution"' not in str(table)
+
+
+def test_the_allowance_for_weights_is_stated_plainly(release):
+    own = release.ols("cost").summary()
+    noisy = replace(own._problem.noisy, clipping_bias=0.5, near_unweighted=False)
+    summary = replace(own, _problem=replace(own._problem, noisy=noisy))
+    words = (
+        "Standard errors are increased by 12 % to allow for the difference between the weighted and the unweighted "
+        "fit; the actual difference may be larger."
+    )
+    assert words in str(summary)
+
+
 def test_names_are_escaped():
     rows = {"<b>&_": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)[::-1]}
     release = gm.release(rows, schema={"<b>&_": [0, 1], "y": [0, 1]}, epsilon=5.0, delta=1e-6, random_state=0)
@@ -169,7 +209,7 @@ def test_classification_says_what_its_intervals_are_for(release):
     assert 0 < low < high
     assert "smoker = True" in str(summary)
     assert "Intervals are for the maximum-likelihood logistic coefficients of this table" in str(summary)
-    assert "a distribution of the predictors with its second moments" in str(summary)
+    assert "a distribution of the predictors with the second moments of the release" in str(summary)
     assert any(line.endswith("privacy noise  distribution") for line in str(summary).splitlines())
     assert "R²" not in str(summary)
 

@@ -44,13 +44,15 @@ def kept_weight(request):
 
 def test_it_is_what_the_rows_lost_but_for_noise_of_the_stated_size():
     """40 releases: chi-square of the differences; a deviation half or twice as large would be seen."""
-    z, lost = [], []
+    z, lost, held = [], [], 0
     for seed in range(40):
         statistic = release(seed).statistic
         weight = 1 - kept_weight(statistic.passes[-1].request)
         lost.append(weight)
+        held += statistic.clipping_loss.low <= weight <= statistic.clipping_loss.high
         z.append((statistic.clipping_loss.weight - weight) / statistic.clipping_loss.std_error)
     assert np.median(lost) > 0.005
+    assert held >= 33  # at least 95 % up to chance
     energy = float(np.sum(np.square(z)))
     assert FALSE_ALARM < stats.chi2.cdf(energy, 40) < 1 - FALSE_ALARM
     assert stats.chi2.sf(4 * energy, 40) < FALSE_ALARM
@@ -60,11 +62,22 @@ def test_it_is_what_the_rows_lost_but_for_noise_of_the_stated_size():
 def test_summaries_say_it_in_every_form(private):
     summary, words = private.ols("y").summary(), str(private.statistic.clipping_loss)
     assert summary.clipping_loss == private.statistic.clipping_loss
-    assert f"Norm clipping in the final pass removed {words}." in str(summary)
+    assert f"high-leverage rows weighted below 1 (Release.weights; removed: {words})." in str(summary)
+    assert str(summary).count("of the row weight") == 1
     assert words in summary.as_html()
     plain = json.loads(json.dumps(as_plain(summary)))["clipping_loss"]
     assert plain == asdict(summary.clipping_loss)
     assert words in str(private.ols("y").summary(estimand="population"))
+
+
+def test_a_small_table_does_not_state_a_share():
+    """The number of 80 rows is not known at this budget, and nor is the share of their weight."""
+    rows = {name: values[:80] for name, values in heavy().items()}
+    for seed in range(5):
+        small = gm.release(rows, schema=SCHEMA, epsilon=0.5, delta=1e-6, topcode=None, random_state=seed)
+        text = str(small.ols("y").summary())
+        assert "removed: a share of the row weight not known at this budget)" in text
+        assert "0 % of the row weight" not in text
 
 
 def test_without_an_intercept_it_is_what_the_histogram_expects():
@@ -73,7 +86,8 @@ def test_without_an_intercept_it_is_what_the_histogram_expects():
     assert np.isnan([bare.clipping_loss.weight, bare.clipping_loss.std_error]).all()
     assert "SE" not in str(bare.clipping_loss)
     plain = as_plain(bare_summary := RegressionModel("y", ("x", "u"), bare).summary())
-    assert plain["clipping_loss"] == {"weight": None, "std_error": None, "expected": bare.clipping_loss.expected}
+    unknown = dict.fromkeys(("weight", "std_error", "low", "high"))
+    assert plain["clipping_loss"] == {**unknown, "expected": bare.clipping_loss.expected}
     assert str(bare.clipping_loss) in str(bare_summary)
 
 
@@ -89,5 +103,5 @@ def test_where_no_row_is_shortened_nothing_is_said():
     single = gm.release(heavy(2000), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0)
     summary = single.ols("y").summary()
     assert summary.clipping_loss is None
-    assert "Norm clipping" not in str(summary)
+    assert "row weight" not in str(summary)
     assert as_plain(summary)["clipping_loss"] is None

@@ -72,7 +72,9 @@ def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
         solutions = solver._solve(solver._own, X, TARGET, len(X) - 1)
         means.append(r2(A, solutions[:, -1]))
         halves.append(r2(A, solutions[:, GRID.index(0.5)]))
-        plain.append(r2(A, np.linalg.lstsq(pool.matrix[np.ix_(X, X)], pool.matrix[X, M - 2], rcond=None)[0]))
+        plain.append(
+            r2(A, np.linalg.lstsq(pool.current.matrix[np.ix_(X, X)], pool.current.matrix[X, M - 2], rcond=None)[0])
+        )
     assert np.mean(plain) < np.mean(means) - 0.2
     assert np.mean(held) > np.mean(means) - 0.1
     assert np.mean(losses) > (np.mean(means) + np.mean(halves)) / 2
@@ -92,13 +94,16 @@ def test_infinite_strength_is_the_mean_with_the_intercept_free():
 def test_solutions_are_those_of_the_formula():
     """(G + uI + λ₀(min(ρ, 1)N + max(ρ - 1, 0)N₀))⁻¹g, N₀ = N less its part along the intercept, for every ρ."""
     pool = release(table(0, signal=1.0), 5.0, 1)
-    other = pool.add(NoisyGram.in_metric(np.eye(M), transform=np.triu(np.ones((M, M))), scale=3.0))
+    E = np.triu(np.ones((M, M)))
+    B = np.sqrt(3.0) * np.linalg.inv(E)
+    other = pool.add(NoisyGram(B @ B.T / 3, B, E / np.sqrt(3.0)))
     for each in (pool, other):
         solver, at = Shrinkage(each, seed=0, one_row=0.3), len(X) - 1
         for copy in (solver._own, solver._fissions[3][0]):
-            G, N = copy.matrix[np.ix_(X, X)] + 0.3 * np.eye(len(X)), each.shape[np.ix_(X, X)]
+            G, N = copy.matrix[np.ix_(X, X)] + 0.3 * np.eye(len(X)), each.current.shape[np.ix_(X, X)]
             free = N - np.outer(N[:, at], N[at]) / N[at, at]
-            base, found = solver._base(copy, len(X)), solver._solve(copy, X, TARGET, at)
+            base, found = copy.scale * (len(X) ** 0.5 + 0.5), solver._solve(copy, X, TARGET, at)
+            base = min(base, base**2 / max(copy.values.min(), 1e-9))  # less if every direction is significant
             for column, strength in enumerate(GRID[:-1]):
                 A = G + base * (min(strength, 1) * N + max(strength - 1, 0) * free)
                 assert np.allclose(A @ found[:, column], copy.matrix[X, M - 2], rtol=1e-9, atol=1e-9)
@@ -134,7 +139,7 @@ def test_a_pair_of_fissions_has_the_release_as_its_mean():
     pool = release(table(0, signal=1.0), 5.0, 1)
     solver = Shrinkage(pool, seed=0, one_row=1 / M)
     for (_, first), (_, second) in zip(solver._fissions[::2], solver._fissions[1::2], strict=True):
-        assert np.allclose((first + second) / 2, pool.matrix, rtol=1e-12, atol=1e-12)
+        assert np.allclose((first + second) / 2, pool.current.matrix, rtol=1e-12, atol=1e-12)
         assert not np.allclose(first, second)
 
 
@@ -190,11 +195,11 @@ def test_what_is_left_has_no_optimism():
             a = TARGET.copy()
             a[X] -= solver._solve(fitted, X, TARGET, len(X) - 1)[:, GRID.index(0.5)]
             left.append(a @ G @ a)
-        chance = fixed @ (pool.matrix - G) @ fixed
+        chance = fixed @ (pool.current.matrix - G) @ fixed
         differences.append(fit.residual - np.mean(left) - chance)
         a = TARGET.copy()
         a[X] -= fit.coef
-        own.append(a @ (pool.matrix - G) @ a - chance)
+        own.append(a @ (pool.current.matrix - G) @ a - chance)
     error = np.std(differences) / np.sqrt(len(differences))
     assert abs(np.mean(differences)) < 5 * error
     assert np.mean(own) < -5 * error

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from gaussmix.models.descriptive import group_designs, ratio_interval
+from gaussmix.models.descriptive import group_designs
 from gaussmix.releases.counts import fit_structure, level_designs
-from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.noisy import NoisyMoment, ratio_interval
 from gaussmix.releases.preconditioning import goe
 
 KINDS = np.array([(1.0, *a, *b) for a in np.eye(2) for b in np.eye(3)])

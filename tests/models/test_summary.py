@@ -172,7 +172,7 @@ def test_a_response_without_variance_has_no_rsquared():
         ),
         (lambda s, p: summarise(p, estimand="population", n_rows=0), "n_rows must be an integer ≥ 1"),
         (lambda s, p: s.conf_int(1.5), "alpha must lie in"),
-        (lambda s, p: s.f_test("weight"), "'weight' is not a valid hypothesis, .* The coefficients are x0, x1"),
+        (lambda s, p: s.f_test("weight"), r"'weight' is not a valid hypothesis\. .* The coefficients are x0, x1"),
         (lambda s, p: s.t_test("x0 = weight"), "is not a valid hypothesis"),
         (lambda s, p: s.t_test("x0 ="), "is not a valid hypothesis"),
         (lambda s, p: s.t_test(np.eye(3)), "must be finite with 2 columns"),

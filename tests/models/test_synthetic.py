@@ -160,7 +160,7 @@ def test_regressions_that_are_far_are_warned_of():
     wanted = np.array([[1.0, 0.6, 0.1], [0.6, 1.0, 0.0], [0.1, 0.0, 1.0]])
     reached = wanted.copy()
     reached[0, 1] = reached[1, 0] = 0.2
-    with pytest.warns(UserWarning, match="Regressions of x, y on synthetic rows differ"):
+    with pytest.warns(UserWarning, match="Regressions of x, y fitted to synthetic rows differ"):
         _warn_if_far(wanted, reached, ["x", "y", "z"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

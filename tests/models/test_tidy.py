@@ -122,3 +122,10 @@ def test_predictions_with_merged_levels_and_another_reference(release):
         assert found.predicted_mean == pytest.approx(expected.to_numpy(), rel=1e-9)
         low, high = found.conf_int().T
         assert np.all((low < found.predicted_mean) & (found.predicted_mean < high))
+
+
+def test_the_response_has_its_name_in_statsmodels(release, reference):
+    """It is a heading in the tables of maketables, which take models with params, bse and pvalues."""
+    private = gm.release(TABLE[:500], schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1).ols("cost", ["age"])
+    assert private.endog_names == reference.model.endog_names == "cost"
+    assert release.ols("cost", ON).endog_names == "no privacy guarantee, cost"  # a seed

@@ -46,7 +46,7 @@ def test_one_pass_is_the_gram_matrix_plus_noise(single):
     scale = SCHEMA.row_norm**2 / (np.sqrt(2) * output.mu)
     assert single.statistic.column_noise == pytest.approx(np.full(SCHEMA.n_columns, scale))
     assert np.abs(error(single)).max() < 6 * scale
-    assert single.statistic.lost == 0.0
+    assert single.statistic.clipping_bias == 0.0
 
 
 def test_passes_have_less_noise_where_rows_are_few_or_close_together(private, single):
@@ -129,7 +129,7 @@ def test_no_release_can_be_made_with_other_noise(private, single):
     with pytest.raises(gm.NotPrivateError, match="passes of the release do not match"):
         gm.Release(single.statistic, certificate)
     other = replace(certificate, account=AdaSSPAccount(noise=50.0, ridge=0.0, rho=0.05, analysis="exact"))
-    with pytest.raises(gm.NotPrivateError, match="not for a release in passes"):
+    with pytest.raises(gm.NotPrivateError, match="for another kind of release"):
         gm.Release(statistic, other)
 
 

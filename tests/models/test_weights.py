@@ -17,7 +17,7 @@ from gaussmix.data.rows import rows_of
 from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.data.table import open_table
 from gaussmix.mechanism.noise import exact_integers
-from gaussmix.models.rendering import as_plain
+from gaussmix.models.rendering import WITH_WEIGHTS, as_plain
 
 N = 20_000
 SCHEMA = {"x": [-10, 10], "copy": [-10, 10], "y": [-10, 10], "g": ["a", "b"], "w": [0, 4]}
@@ -49,7 +49,7 @@ def gram(private, frame, weights):
     (batch,) = open_table(frame).batches(list(schema.columns), types=schema.text_types)
     rows = encode_batch(batch, schema, plan)
     plan.finish(rows)
-    z = request.metric.transform.apply(rows) / np.sqrt(request.clip)
+    z = request.metric.transform.product(rows) * request.metric.transform.scales / np.sqrt(request.clip)
     return z.T @ (z * weights[:, np.newaxis])
 
 
@@ -157,12 +157,13 @@ def test_intervals_are_for_weighted_least_squares():
 def test_the_first_line_says_so_in_every_form():
     private = release(odd_rows())
     summary = private.ols("y").summary()
-    removed = 1 - private.statistic.passes[-1].request.kept_weight
-    assert removed == pytest.approx(1 - private.weights(odd_rows()).mean(), abs=0.002)
-    words = f"high-leverage rows weighted below 1 (Release.weights; {100 * removed:.2g} % of row weight removed)"
+    loss = private.statistic.clipping_loss
+    assert loss.low <= 1 - private.weights(odd_rows()).mean() <= loss.high
+    words = f"high-leverage rows weighted below 1 (Release.weights; removed: {loss})"
     first = f"Estimated on the table with {words}"
     assert str(summary).splitlines()[1].startswith(first)  # after the line about the seed
-    assert "Intervals are for the least-squares coefficients of this table, with these row weights." in str(summary)
+    assert f"Intervals are for the least-squares coefficients of this table{WITH_WEIGHTS}." in str(summary)
+    assert "Release.weights" in WITH_WEIGHTS
     assert first in summary.as_html()
     assert first.replace("%", r"\%") in summary.as_latex()
     assert json.loads(json.dumps(as_plain(summary)))["estimated_on"].startswith(first)

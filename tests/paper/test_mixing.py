@@ -222,7 +222,7 @@ def test_wrong_arguments_of_gauss_mix(name, value):
         ({"k": 0}, "k must"),
         ({"gamma": 1.0}, "gamma must be a number > 1"),
         ({"gamma": 2.5, "analysis": "paper"}, "gamma must be a number > 2.5"),
-        ({"gamma": None}, "Pass a calibration, or k, gamma, tau and eta"),
+        ({"gamma": None}, "Pass either a calibration, or k, gamma, tau and eta"),
         ({"tau": -0.1}, "tau must"),
         ({"eta": 0.0}, "eta must"),
         ({"C": 0.0}, "C must"),

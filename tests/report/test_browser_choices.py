@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import xml.etree.ElementTree as ET
 
@@ -138,6 +139,49 @@ def test_ratios_are_drawn_on_a_log_axis(tab, private):
     centres = [float(circle.get_attribute("cx")) for circle in tab.locator("#forest circle").all()]
     assert centres[names.index("smoker")] == pytest.approx(zero + slope * smoker, rel=0.01)
     assert "rate ratio, log scale" in tab.locator("#forest").text_content()
+
+
+def test_the_figure_shows_the_numbers_of_the_table(tab, private):
+    """Per unit, and not across the declared range: ticks give the scale of the figure."""
+    texts = [float(text) for text in tab.locator("#forest text.tick").all_text_contents()]
+    places = [float(tick.get_attribute("x")) for tick in tab.locator("#forest text.tick").all()]
+    slope = (places[-1] - places[0]) / (texts[-1] - texts[0])
+    expected = [value for name, value in private.ols("cost").params.items() if name != "(intercept)"]
+    centres = [float(circle.get_attribute("cx")) for circle in tab.locator("#forest circle").all()]
+    assert centres == pytest.approx([places[0] + slope * (value - texts[0]) for value in expected], abs=0.01)
+    assert "per unit or versus the reference, units of the response" in tab.locator("#forest").text_content()
+
+
+def test_the_page_opens_with_the_predictors_that_are_named(visit, private):
+    tab = visit(private, page=render(private, response="cost", predictors=["sex", "age"]))
+    summary = private.ols("cost", ["age", "sex"]).summary()
+    assert names(tab) == list(summary.params)
+    assert column(tab, 2) == shown(summary)
+    checked = [box.input_value() for box in tab.locator("#predictors input").all() if box.is_checked()]
+    assert checked == ["age", "sex"]
+    assert "and the predictors chosen by the publisher" in tab.locator("main").inner_text()
+    with pytest.raises(gm.errors.ArgumentError, match="predictors must not contain the response 'cost'"):
+        render(private, response="cost", predictors=["cost", "age"])
+
+
+def test_near_separation_is_said_and_ticks_do_not_overlap(visit):
+    rng = np.random.default_rng(0)
+    x, z = rng.uniform(0, 1, (2, 20_000))
+    table = {"caught": x > 0.5, "x": x, "z": z, "same": x > 0.5}
+    schema = {"caught": "boolean", "x": [0, 1], "z": [0, 1], "same": "boolean"}
+    release = gm.release(table, schema=schema, epsilon=8.0, delta=1e-6, random_state=0)
+    tab = visit(release, page=render(release, response="caught"), viewport={"width": 420, "height": 900})
+    words = tab.locator("#model-words").inner_text()
+    assert "The predictors nearly separate the response; remove " in words
+    assert "same" in words.split("remove ")[1].split(".")[0]
+    assert "z" not in words.split("remove ")[1].split(".")[0]
+    assert not any("e+" in text for place in (1, 2) for text in column(tab, place + 1))
+    boxes = [tick.bounding_box() for tick in tab.locator("#forest text.tick").all()]
+    assert len(boxes) >= 2
+    assert all(one["x"] + one["width"] < two["x"] for one, two in itertools.pairwise(boxes))
+    tab.locator("#no-predictors").click()
+    tab.locator("#predictors input[value=z]").check()
+    assert "separate" not in tab.locator("#model-words").inner_text()
 
 
 def test_a_row_is_typed_in(tab):

@@ -77,7 +77,9 @@ def compare(tab, release, asked):
     found = regress(tab, release, asked)
     scale = asked.get("scale", "linear")
     fit, digits = (release.ols, DIGITS) if scale == "linear" else (getattr(release, scale), DRAWN_DIGITS)
-    model = fit(asked["response"], asked["predictors"])
+    # The page has a list of boxes: its coefficients have the order of the schema.
+    given = asked["predictors"]
+    model = fit(asked["response"], given and sorted(given, key=list(release.schema.parts).index))
     options = {key: asked[key] for key in ("collapse", "reference", "estimand") if key in asked}
     options |= {"n_rows": asked["rows"]} if "rows" in asked else {}
     summary, alpha = model.summary(**options), asked.get("alpha", 0.05)

@@ -14,6 +14,7 @@ import gaussmix as gm
 from example_tables import SCHEMA
 from gaussmix.cli import main
 from gaussmix.report.label import as_svg, label_of
+from gaussmix.report.statement import fields_of
 from report_pages import EVIL
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -34,7 +35,9 @@ def test_a_label_says_unit_budget_attack_and_conditions(private):
     assert float(lines["μ (Gaussian DP)"]) >= private.certificate.account.mu  # rounded up
     share = math.ceil(1000 * private.certificate.account.attack_power()) / 10
     assert lines["Attack power"] == f"at most {share:g} % at 5 % false positives"
-    assert lines["Release"] == private.certificate.release[:16]
+    assert lines["Release"] == private.certificate.release
+    stated = {field.name: field.value for field in fields_of(private, None, valid=True, file_sha256="ab")}
+    assert (stated["Release"], stated["Content"], stated["File"]) == (lines["Release"], private.fingerprint, "ab")
     assert label.conditions[0].startswith("No condition voids")
     drawn = " ".join(texts(as_svg(private)))
     assert all(value in drawn for value in ("Privacy label", "3.3e-07", "one row", "Gaussian mechanism"))

@@ -102,16 +102,27 @@ def test_missing_jinja2_is_explained(private, monkeypatch):
 def test_command_writes_the_page(private, tmp_path):
     private.save(tmp_path / "r.parquet")
     arguments = ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html"), "--response", "bmi"]
-    said = ["--alpha", "0.1", "--title", "<Costs>", "--description", "Of patients & others", "--rows", "20000"]
+    said = [
+        "--predictors",
+        "sex,age",
+        "--alpha",
+        "0.1",
+        "--title",
+        "<Costs>",
+        "--description",
+        "Of patients & others",
+        "--rows",
+        "20000",
+    ]
     result = CliRunner().invoke(main, [*arguments, *said])
     assert result.exit_code == 0, result.output
     digest = hashlib.sha256((tmp_path / "r.parquet").read_bytes()).hexdigest()
-    more = {"title": "<Costs>", "description": "Of patients & others", "n_rows": 20_000}
+    more = {"predictors": ["sex", "age"], "title": "<Costs>", "description": "Of patients & others", "n_rows": 20_000}
     page = report.render(private, alpha=0.1, response="bmi", file_sha256=digest, **more)
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == page
     shown = words(page)
     assert all(text in shown for text in ("<Costs>", "Of patients & others", "20,000 rows, as its publisher states"))
-    assert embedded(page)["response"] == "bmi"
+    assert (embedded(page)["response"], embedded(page)["predictors"]) == ("bmi", ["sex", "age"])
     assert (embedded(page)["alpha"], embedded(page)["rows"]) == (0.1, 20_000)
     assert CliRunner().invoke(main, [*arguments, "--rows", "0"]).exit_code == 2
     assert CliRunner().invoke(main, [*arguments, "--alpha", "2"]).exit_code == 2

@@ -8,7 +8,9 @@ import io
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -52,8 +54,8 @@ def test_a_record_has_what_a_machine_knows_and_says_what_it_does_not(private, tm
     assert deployment["deployment_model"]["model_name"] == "Central"
     assert "discrete Gaussian" in deployment["implementation"]["mechanisms"]
     assert "The running time of the computation" in deployment["implementation"]["mechanisms"]
-    assert hashlib.sha256(file.read_bytes()).hexdigest() in deployment["administrative"]["sources"]
-    assert release.certificate.ledger in deployment["administrative"]["sources"]
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in deployment["implementation"]["additional_information"]
+    assert release.certificate.ledger in deployment["implementation"]["additional_information"]
     assert deployment["basic"]["publication_date"] == release.certificate.time[:10]
     assert deployment["basic"]["name"] == deployment["implementation"]["justification"] == TO_FILL_IN
     assert "exists already" in run("report", file, "--registry", out, code=2).stderr
@@ -63,9 +65,9 @@ def test_a_record_has_what_a_machine_knows_and_says_what_it_does_not(private, tm
 def test_a_record_is_checked_field_by_field(private):
     record = record_of(private[0])
     for path, value, words in [
-        (("tier",), 4, r"record\.tier must be one of 1, 2, 3"),
-        (("tier",), True, r"record\.tier must be one of"),
-        (("status",), "Published", r"record\.status must be one of Draft"),
+        (("deployment", "administrative", "tier"), 4, r"administrative\.tier must be one of 1, 2, 3"),
+        (("deployment", "administrative", "tier"), True, r"administrative\.tier must be one of"),
+        (("deployment", "administrative", "status"), "Published", r"administrative\.status must be one of Draft"),
         (("url_slug",), None, r"record\.url_slug must be a string"),
         (("deployment", "basic", "name"), 3, r"deployment\.basic\.name must be a string"),
         (("deployment", "basic", "data_curators"), [], "data_curators must be a list with at least one entry"),
@@ -89,6 +91,52 @@ def test_a_record_is_checked_field_by_field(private):
             check_record(wrong)
     with pytest.raises(ArgumentError, match="record must have exactly the fields url_slug"):
         check_record({})
+
+
+REGISTRY_SCHEMA = json.loads((Path(__file__).parent / "registry_schema.json").read_text(encoding="utf-8"))
+
+
+def filled_in(record):
+    """Return the record with the choices of a person, in place of the placeholders that are values of a list."""
+    filled = copy.deepcopy(record)
+    basic = filled["deployment"]["basic"]
+    assert basic["data_curators"][0]["data_curator_type"] == basic["data_product_sector"] == TO_FILL_IN
+    basic["data_curators"][0]["data_curator_type"] = "Government"
+    basic["data_product_sector"] = "Healthcare"
+    return filled
+
+
+def registry_errors(record):
+    """Return where a record breaks the registry's schema."""
+    checker = jsonschema.Draft202012Validator(
+        REGISTRY_SCHEMA, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+    )
+    return sorted(error.json_path for error in checker.iter_errors(record))
+
+
+def test_a_record_is_valid_by_the_schema_of_the_registry(private):
+    record = record_of(private[0])
+    assert registry_errors(filled_in(record)) == []
+    assert registry_errors(record) == [
+        "$.deployment.basic.data_curators[0].data_curator_type",
+        "$.deployment.basic.data_product_sector",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value"),
+    [
+        ("administrative", "sources", "a field of an earlier schema"),
+        ("administrative", "status", "Published"),
+        ("basic", "publication_date", "yesterday"),
+        ("basic", "data_curators", ["An office"]),
+        ("privacy_loss", "privacy_parameters", {"epsilon": "1"}),
+    ],
+)
+def test_the_schema_of_the_registry_rejects_other_records(private, section, field, value):
+    record = filled_in(record_of(private[0]))
+    record["deployment"][section][field] = value
+    assert len(registry_errors(record)) == 1
 
 
 def test_what_guarantees_nothing_has_no_record():

@@ -26,7 +26,7 @@ def test_every_field_of_the_certificate_is_on_the_page(private, page):
         assert text in shown
     assert certificate.time in shown
     assert repr(certificate.row_norm) in shown
-    for text in ("Passes", "μ (Gaussian DP)", "Attack power", "discrete Gaussian on integers", "Clipped"):
+    for text in ("Passes", "μ (Gaussian DP)", "Attack power", "discrete Gaussian integers", "Clipped"):
         assert text in shown
     assert str(private.statistic.clipping_loss) in shown
     for name, value in asdict(certificate.account).items():

@@ -32,7 +32,7 @@ def test_the_description_has_the_numbers_of_the_library(private, found):
         count = row[1] == "count"
         assert row[2] == (f"{estimate:,.0f}" if count else f"{estimate:.4g}")
         assert row[4] == (f"{low:,.0f} to {high:,.0f}" if count else f"{low:.4g} to {high:.4g}")
-    assert any("table as declared" in note for note in found.description.notes)
+    assert any("describe the declared table" in note for note in found.description.notes)
 
 
 def test_means_are_of_the_response_within_levels(private, found):
@@ -98,14 +98,14 @@ def test_weighted_tables_and_privacy_units_are_said():
     declared = {"x": [0, 1], "s": ["f", "m"], "t": ["f", "m"]}
     weighted = gm.release(table, schema=gm.Schema.of({**declared, "w": [0, 2]}, weight="w"), **budget)
     found = static_tables(weighted, None, alpha=0.05)
-    assert any("Rows have weights" in note for note in found.description.notes)
+    assert any("Rows are weighted: counts" in note for note in found.description.notes)
     persons = gm.release(table, schema=declared, privacy_unit=gm.PrivacyUnit("id", 1), **budget)
     found = static_tables(persons, None, alpha=0.05)
     assert len(found.crosstabs) == 1
-    assert any("table as bounded" in note for note in found.description.notes)
+    assert any("Contributions are bounded" in note for note in found.description.notes)
     pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
-    assert "Rows have weights" in words(report.render(weighted))
-    assert "table as bounded" in words(report.render(persons))
+    assert "Rows are weighted: counts" in words(report.render(weighted))
+    assert "Contributions are bounded" in words(report.render(persons))
 
 
 def test_tables_are_shown_without_scripts(visit, private, page):

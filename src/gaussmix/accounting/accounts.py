@@ -19,7 +19,7 @@ from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix.accounting.discrete import LatticeAccount
-from gaussmix.accounting.gaussian import gaussian_delta_up
+from gaussmix.accounting.gaussian import gaussian_delta_up, gaussian_mu
 from gaussmix.accounting.mixing import delta as mixing_delta
 from gaussmix.accounting.numerics import root_up
 from gaussmix.accounting.parameters import Neighbours
@@ -37,6 +37,8 @@ __all__ = [
 
 GRADIENT_NORM = 1e-8
 """Tolerance on the gradient norm in units of C_X. The proof of objective perturbation is for the exact minimum."""
+
+ObjectivePerturbationAnalysis = Literal["Kifer, Smith and Thakurta 2012", "Redberg, Koskela and Wang 2023"]
 
 _LAST_DIGITS = 1 + 1e-12  # tolerates rounding differences between processors; smaller than the rounding of every δ
 
@@ -101,24 +103,53 @@ class SheffetAccount:
 
 @dataclass(frozen=True)
 class ObjectivePerturbationAccount:
-    """Account of objective perturbation (Kifer, Smith and Thakurta 2012) for features of norm at most ``x_norm``."""
+    """Account of objective perturbation for features of norm at most ``x_norm``.
+
+    Attributes
+    ----------
+    noise, penalty, gradient_norm : float
+        Standard deviation of the random term, ridge penalty, largest norm of the gradient at the minimum.
+    analysis : str
+        The calibration; both are in :mod:`gaussmix.baselines.objective_perturbation`.
+    """
 
     noise: float
     x_norm: float
     penalty: float
     gradient_norm: float
-    analysis: Literal["Kifer, Smith and Thakurta 2012"] = "Kifer, Smith and Thakurta 2012"
+    analysis: ObjectivePerturbationAnalysis = "Kifer, Smith and Thakurta 2012"
+
+    @classmethod
+    def calibrated(
+        cls, epsilon: float, delta: float, *, x_norm: float, penalty_share: float | None
+    ) -> ObjectivePerturbationAccount:
+        """Return the account with the least noise: of 2012, or of 2023 with a share of ε for the penalty."""
+        tolerance = GRADIENT_NORM * x_norm
+        if math.isinf(epsilon):
+            return cls(0.0, x_norm, 1e-6, tolerance)
+        if penalty_share is None:
+            noise = x_norm * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
+            return cls(noise, x_norm, x_norm**2 / (2 * epsilon), tolerance)
+        penalty = x_norm**2 / (4 * math.expm1(penalty_share * epsilon)) * _LAST_DIGITS
+        rest = (1 - penalty_share) * epsilon
+        mu = min(gaussian_mu(rest, delta / 2), math.sqrt(2 * rest)) / _LAST_DIGITS
+        return cls(x_norm / mu, x_norm, penalty, tolerance, "Redberg, Koskela and Wang 2023")
 
     def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
         """Return whether the parameters give (ε, δ) under the relation."""
-        x_norm = check.positive(finite=True, x_norm=self.x_norm)
-        noise = x_norm * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
-        return (
-            neighbours == "add-remove"
-            and check.real(noise=self.noise) >= noise
-            and check.real(penalty=self.penalty) >= x_norm**2 / (2 * epsilon)
-            and 0 <= check.real(gradient_norm=self.gradient_norm) <= GRADIENT_NORM * x_norm * _LAST_DIGITS
-        )
+        x_norm, noise = check.positive(finite=True, x_norm=self.x_norm), check.real(noise=self.noise)
+        penalty = check.real(penalty=self.penalty)
+        if neighbours != "add-remove" or not (
+            0 <= check.real(gradient_norm=self.gradient_norm) <= GRADIENT_NORM * x_norm * _LAST_DIGITS
+        ):
+            return False
+        if self.analysis == "Kifer, Smith and Thakurta 2012":
+            least = x_norm * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
+            return noise >= least and penalty >= x_norm**2 / (2 * epsilon)
+        if noise <= 0 or penalty <= 0:
+            return False
+        mu, rest = x_norm / noise, epsilon - math.log1p(x_norm**2 / (4 * penalty))
+        return rest >= mu**2 / 2 and 2 * gaussian_delta_up(rest, mu) <= delta
 
 
 def binning_epsilon(mu: float) -> float:

@@ -253,10 +253,10 @@ def calibrate(
     if gamma is not None:
         check.choice(("none",), scale=scale)
         if analysis == "paper":
-            raise ArgumentError("With gamma, analysis must be 'exact' or 'renyi', got 'paper'.")
+            raise ArgumentError("If gamma is given, analysis must be 'exact' or 'renyi', got 'paper'.")
         return _cost(k, gamma, epsilon, delta, analysis, neighbours)
     if epsilon is None or delta is None:
-        raise ArgumentError("Pass epsilon and delta, or gamma and one of the two.")
+        raise ArgumentError("Pass either epsilon and delta, or gamma and one of epsilon and delta.")
     epsilon = check.positive(finite=True, epsilon=epsilon)
     delta = check.in_interval(0, 1, delta=delta)
     check.choice(("none", "private"), scale=scale)
@@ -275,7 +275,7 @@ def calibrate(
     if delta < LEAST_COMPOSED_DELTA and ((scale, analysis) == ("private", "exact") or neighbours != "add-remove"):
         raise ArgumentError(
             f"delta must be at least {LEAST_COMPOSED_DELTA:g} with scale='private' or neighbours='replace-one', got "
-            f"{delta!r}. The numerical integrals of these accounts underflow below it."
+            f"{delta!r}. The numerical integrals underflow for a smaller delta."
         )
     try:
         if scale == "none":
@@ -358,7 +358,7 @@ def _cost(
     check.choice(NEIGHBOURS, neighbours=neighbours)
     gamma = check.positive(finite=True, gamma=gamma)
     if (epsilon is None) == (delta is None):
-        raise ArgumentError("With gamma, exactly one of epsilon and delta must be given; the other is computed.")
+        raise ArgumentError("If gamma is given, exactly one of epsilon and delta must be given; the other is computed.")
     if epsilon is None:
         delta = check.in_interval(0, 1, delta=delta)
         found = mixing.epsilon(delta, sketch_size=k, gamma=gamma, neighbours=neighbours, analysis=analysis)
@@ -368,8 +368,8 @@ def _cost(
         delta = max(_delta(epsilon, k, gamma, neighbours, analysis), _LEAST_DELTA[neighbours])
     if math.isinf(epsilon) or delta == 1:
         raise ArgumentError(
-            f"gamma={gamma!r} with sketch_size={k} gives no guarantee: epsilon is infinite or delta is 1. "
-            "Increase gamma."
+            f"gamma={gamma!r} with sketch_size={k} gives no guarantee: epsilon is infinite or delta is 1. Choose a "
+            "larger gamma."
         )
     return _of_noise(epsilon, delta, k, gamma, analysis, neighbours, epsilon)
 

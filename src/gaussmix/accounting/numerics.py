@@ -115,7 +115,7 @@ def smallest_safe(
     while excess(high) > 0:
         if high >= limit:
             raise BudgetUnmetError(
-                f"The budget cannot be met with a parameter up to {limit:g}. Increase epsilon or delta."
+                f"The budget cannot be met: the search reached its limit, {limit:g}. Increase epsilon or delta."
             )
         low, high = high, min(high * 4, limit)
     to, back = (np.log, np.exp) if log else (float, float)

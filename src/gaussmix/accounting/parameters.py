@@ -104,17 +104,18 @@ def warn_if_weak(epsilon: float, delta: float) -> None:
     found = []
     if LARGEST_EPSILON < epsilon < float("inf"):
         found.append(
-            f"epsilon={epsilon:g} gives no meaningful worst-case guarantee: odds may change by a factor of "
-            f"e^{epsilon:g}. Values up to about 1 are strong, values up to about 10 moderate."
+            f"epsilon={epsilon:g} gives no meaningful worst-case guarantee: the odds of any outcome may change by a "
+            f"factor of e^{epsilon:g}. Values up to about 1 are strong, values up to about 10 moderate."
         )
     if delta >= LARGEST_DELTA:
         found.append(
-            f"delta={delta:g} is also met by publishing one row in {round(1 / delta)} unprotected. "
-            "Choose delta below 1 / number of rows."
+            f"delta={delta:g} is large: publishing one row in {round(1 / delta)} without any protection would also "
+            "satisfy it. Choose delta below 1 / (number of rows)."
         )
     elif 0 < delta < LEAST_DELTA:
         found.append(
-            f"delta={delta:g} is below the resolution of the samplers. The guarantee holds for {LEAST_DELTA:g} at best."
+            f"delta={delta:g} is smaller than the noise samplers can guarantee. The guarantee holds for a delta of "
+            f"{LEAST_DELTA:g}."
         )
     if found:
         warnings.warn(" ".join(found), BudgetWarning, stacklevel=frames_to_the_caller())

@@ -13,12 +13,15 @@ s² = σ²τ²/(σ² + τ²) and c = σ²/(σ² + τ²),
 
 .. math:: \sum_x e^{-x^2/2\sigma^2 - (z-x)^2/2\tau^2} = e^{-z^2/2(\sigma^2+\tau^2)} \sum_x e^{-(x-cz)^2/2s^2} ,
 
-and by Poisson summation the last sum is s√(2π)(1 ± η) with η = 2Σ_{j≥1} exp(-2π²s²j²). So at every z the ratio to a
-discrete Gaussian of variance σ² + τ² is within exp(±5e^(-2π²s²)) for s ≥ 1/2. Adding h equal shares one by one,
+and by Poisson summation the last sum F(cz) is s√(2π)(1 + 2Σ_{j≥1} exp(-2π²s²j²) cos 2πjcz), hence within
+s√(2π)(1 ± η) for η = 2Σ_{j≥1} exp(-2π²s²j²). The probabilities of the convolution add up to 1, so their ratio at z to
+those of the discrete Gaussian of variance σ² + τ² is F(cz) over a weighted mean of F(cz′), z′ ∈ ℤ, and lies between
+(1 - η)/(1 + η) and its inverse. For s ≥ 1/2, q = exp(-2π²s²) < 0.0072, η ≤ 2q/(1 - q³) and
+log((1 + η)/(1 - η)) ≤ 2η/(1 - η²) < 5q. So the ratio is within exp(±5e^(-2π²s²)). Adding h equal shares one by one,
 
 .. math:: |\log \text{ratio}| \le b_h = 5 \sum_{j=1}^{h-1} e^{-2\pi^2 \sigma_i^2 j/(j+1)}
 
-(:func:`log_ratio_bound`; docs/privacy.md has the proof). The total variation distance is at most b_h, for b_h ≤ 1, and
+(:func:`log_ratio_bound`). The total variation distance is at most (e^(b_h) - 1)/2 ≤ b_h, for b_h ≤ 1, and
 is added to the slack of the account (:mod:`gaussmix.accounting.discrete`) for every coordinate.
 
 >>> three = Sites(3, colluding=1)
@@ -103,10 +106,12 @@ class Sites:
         if type(self.colluding) is not int or not 1 <= self.colluding <= most:
             allowed = "1" if most == 1 else f"from 1 to {most}"
             reason = (
-                "Two sites can reconstruct the sums of each other, so each adds the whole noise."
+                "Each of two sites can reconstruct the other's sums, so each adds the full noise."
                 if k == 2
-                else "It is at least 1 because each site knows its own noise, and less than half because half of the "
-                "sites could reconstruct the sums of the others."
+                else (
+                    "At least 1, because each site knows its own noise; less than half, because half of the sites "
+                    "could reconstruct the sums of the others."
+                )
             )
             raise ArgumentError(f"colluding must be {allowed} with {k} sites, got {self.colluding!r}. {reason}")
         if not 1 <= check.positive_integer(sites_per_unit=self.sites_per_unit) <= k:
@@ -167,7 +172,7 @@ class Sites:
         """
         if self.delta(account) > account.delta:
             raise NotPrivateError(
-                f"The noise of {self.number - self.colluding} of {self.number} sites does not give "
+                f"The noise of {self.number - self.colluding} of {self.number} sites does not give the claimed "
                 f"epsilon={account.epsilon!r} and delta={account.delta!r}."
             )
         try:
@@ -175,7 +180,7 @@ class Sites:
         except ArgumentError as error:
             raise NotPrivateError(f"The noise of a site is too small: {error}") from None
         if needed > Fraction(account.slack):
-            raise NotPrivateError(f"slack={account.slack!r} is too small for the sum of the noise of several sites.")
+            raise NotPrivateError(f"slack={account.slack!r} is too small for the total noise of several sites.")
 
 
 def joint_account(

@@ -128,7 +128,7 @@ class CountsAccount:
         if len(set(self.keyed)) < len(self.keyed) or any(
             type(i) is not int or not 0 <= i < len(self.lattice.noise_mu) for i in self.keyed
         ):
-            raise ArgumentError("keyed must contain distinct indices of releases of the account.")
+            raise ArgumentError("keyed must contain distinct indices of the account's releases.")
         if self.keyed and (type(self.threshold) is not int or self.threshold < 1):
             raise ArgumentError(f"threshold must be an integer ≥ 1 if keyed is not empty, got {self.threshold!r}.")
         left = Fraction(self.delta) - Fraction(self.threshold_delta)
@@ -185,7 +185,7 @@ def with_threshold(
         return CountsAccount(lattice, (), 0, 0.0, epsilon, delta)
     allowed = Fraction(allowed)
     if allowed <= 0:
-        raise BudgetUnmetError("No part of delta remains for undeclared levels. Increase the share.")
+        raise BudgetUnmetError("No part of delta remains for finding undeclared levels. Increase share.")
     sigma = Fraction(max(diagonal_sigma(lattice.noise_mu[i], lattice.bits) for i in keyed))
 
     def threshold(steps: int) -> int:
@@ -197,8 +197,8 @@ def with_threshold(
     low, high = -1, _MOST_SIGMAS * _STEPS_PER_SIGMA  # not enough, enough
     if not enough(high):
         raise BudgetUnmetError(
-            f"delta is too small to find undeclared levels: {float(allowed):.3g} of it is available for their "
-            "threshold. Increase delta."
+            f"delta is too small to find undeclared levels: only {float(allowed):.3g} of it is available for this. "
+            "Increase delta."
         )
     while high - low > 1:
         middle = (low + high) // 2

@@ -153,7 +153,7 @@ def _symmetric_noise(p: int, off_diagonal: float, rng: np.random.Generator) -> F
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AdaSSP(LinearRegressor, Private):
-    """AdaSSP as printed, or with one exact joint account.
+    """Linear regression by AdaSSP, with the constants of its paper or with one exact joint privacy account.
 
     Parameters
     ----------

@@ -279,7 +279,9 @@ class BinAgg(LinearRegressor, Private):
         warn_if_weak(self.epsilon, self.delta)
         rows, targets = read_targets(self, X, y, several=True, finite=False)  # NaN is found where rows are encoded
         if len(rows) < n_features:
-            raise DataError("The table has fewer rows than features, so no regression is identified.")
+            raise DataError(
+                "The table has fewer rows than features, so no regression is identified. Use fewer features."
+            )
         sums, self.privacy_ = prepared.draw(rows, targets)
         theta, covariances = estimate(sums, schema.intercept, self.correction)
         # Coefficients in original units are an affine function of θ: its matrix, column by column.
@@ -311,7 +313,7 @@ class BinAgg(LinearRegressor, Private):
         return without_noise("BinAgg")
 
     def fit_moments(self, moments: Moments) -> BinAgg:
-        """Refuse: bins need the rows."""
+        """Raise an error: bins need the rows, not their moments."""
         raise ArgumentError("BinAgg cannot be fitted to moments, because bins need the rows. Use fit.")
 
     def conf_int(self, alpha: float = 0.05, *, output: int = 0) -> Floats:

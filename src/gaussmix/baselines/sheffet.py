@@ -86,7 +86,8 @@ class PreparedSheffet:
         k = check.sketch_rows(sketch_size=sketch_size)
         if k < schema.n_columns:
             raise ArgumentError(
-                f"sketch_size must be at least the number of encoded columns, {schema.n_columns}, got {k}."
+                f"sketch_size must be at least {schema.n_columns}, the number of columns of X and y after encoding, "
+                f"got {k}."
             )
         if analysis == "sheffet":
             log_term = math.log(8 / delta)
@@ -126,7 +127,7 @@ class PreparedSheffet:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SheffetMixing(LinearRegressor, Private):
-    """Sheffet's algorithm with either analysis of the sketch.
+    """Linear regression by Sheffet's algorithm, with his analysis of the sketch or the Rényi analysis.
 
     Parameters
     ----------

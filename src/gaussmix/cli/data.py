@@ -16,7 +16,7 @@ from rich.table import Table
 
 from gaussmix._files import refuse_suffix, reserve
 from gaussmix._text import json_text
-from gaussmix.cli.exits import cell, command, echo, echo_json
+from gaussmix.cli.exits import cell, command, echo, echo_json, echo_written
 from gaussmix.cli.options import (
     FORCE,
     JSON,
@@ -40,6 +40,7 @@ from gaussmix.mechanism.bounds import MOST_LEVELS, propose_bounds
 from gaussmix.mechanism.release import release as draw_release
 from gaussmix.models.bounds import TAIL
 from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.declared import MODEL_SHARE, DeclaredModel
 
 __all__ = ["bounds", "check", "moments", "per_unit", "release", "schema"]
 
@@ -54,7 +55,8 @@ def schema(sources: Sources, out: Path | None, force: bool) -> None:
     """Write a schema template for SOURCE (Parquet, Arrow, CSV, a directory or glob, a DuckDB database, -).
 
     The template has column names and types but no values. Fill in bounds and levels from public knowledge, without
-    looking at the data. CSV files have no types: those marked with a question mark were guessed from the first rows.
+    looking at the data. CSV files have no types: those marked with a question mark were guessed from the first rows;
+    remove the question mark to confirm one.
     """
     refuse_lone_force(force, out)
     if out is not None:
@@ -66,7 +68,7 @@ def schema(sources: Sources, out: Path | None, force: bool) -> None:
         echo(text, nl=False)
         return
     written = reserve(out, len(text.encode()), force=force).commit(text.encode())
-    echo(f"wrote {written}: fill in bounds and levels, and delete unwanted columns", err=True)
+    echo(f"wrote {written}. Fill in bounds and levels, and delete unwanted columns.", err=True)
 
 
 @command()
@@ -98,14 +100,24 @@ def moments(sources: Sources, schema_file: Path, as_json: bool, force: bool, out
 @click.option("--formula", help="Columns and terms to release, e.g. 'log(wage) ~ poly(age, 2) + sex'.")
 @click.option("--weight", help="Column of sampling weights, numeric with lower bound 0.")
 @budget_options
-@click.option("--passes", type=int, help="Number of passes over the data, 1 to 4. Default: 4, or 1 for moments.")
+@click.option(
+    "--passes", type=int, help="Number of passes over the data, 1 to 4. Default: 4, or 1 for files of moments."
+)
 @click.option(
     "--topcode/--no-topcode",
     default=True,
     help="Top-code heavy-tailed numeric columns at thresholds estimated within the budget. Default: --topcode.",
 )
 @click.option("--table", "tables", multiple=True, help="Pair of columns A,B to cross-tabulate. Repeatable.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    help="Model to declare, [FAMILY:]FORMULA[;EXPOSURE], e.g. 'poisson: claims ~ age;duration'. Repeatable.",
+)
+@click.option("--model-share", type=float, help=f"Share of μ² for declared models. Default: {MODEL_SHARE}.")
 @out_option("Release file, ending in .parquet.", required=True)
+@click.option("--resume", is_flag=True, help="Continue an interrupted release with the same arguments, at no cost.")
 @JSON
 @FORCE
 @table_options(unit=True, aggregates=True)
@@ -118,6 +130,9 @@ def release(
     passes: int | None,
     topcode: bool,
     tables: tuple[str, ...],
+    models: tuple[str, ...],
+    model_share: float | None,
+    resume: bool,
     as_json: bool,
     force: bool,
     out: Path,
@@ -125,19 +140,23 @@ def release(
     """Release private second moments of SOURCES: tables, files of moments, or - for standard input.
 
     Budget, ledger, schema and output are checked before the data are read. The ledger is charged after disk space for
-    the output has been reserved.
+    the output has been reserved. A release that is interrupted afterwards leaves its outputs so far in OUT.partial;
+    the same command with --resume continues it.
 
     \b
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
     gaussmix release cps.csv -s cps.json --formula "log(wage) ~ poly(age, 2)" -e 1 -d 1e-6 -o cps.release.parquet
     gaussmix release visits.csv -s visits.json -e 1 -d 1e-6 --privacy-unit patient_id --max-contributions 9 -o v.parquet
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
+    gaussmix release nass.csv -s nass.json -e 1 -d 1e-6 --model "dead ~ airbag + seatbelt" -o nass.release.parquet
     gaussmix release hospital.duckdb --query "FROM patients" -s patients.json --ledger patients.ledger -o out.parquet
     """  # noqa: D301 - click wants the character
     sums = [name for name in sources.names if name.endswith(".moments")]
     files = tuple(name for name in sources.names if not name.endswith(".moments"))
     if schema_file is None and (formula is not None or weight is not None):
         raise click.UsageError("--formula and --weight require --schema.")
+    if model_share is not None and not models:
+        raise click.UsageError("--model-share requires --model.")
     if schema_file is None and files:
         raise click.UsageError("--schema is required. 'gaussmix schema SOURCE' writes a template.")
     declared = Moments.load(sums[0]).schema if schema_file is None else Schema.of(schema_file)
@@ -158,12 +177,24 @@ def release(
             passes="auto" if passes is None else passes,
             topcode="auto" if topcode else None,
             tables=[_pair(columns) for columns in tables],
+            models=[_declared(text) for text in models],
+            model_share=MODEL_SHARE if model_share is None else model_share,
             out=out,
             force=force,
+            resume=resume,
         )
-    echo(f"wrote {out}", err=True)
+    echo_written(out, private.path)
     echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
     _print_remaining(budget, private.certificate)
+
+
+def _declared(text: str) -> DeclaredModel:
+    """Return the model of ``--model "FAMILY: FORMULA; EXPOSURE"``, of which only the formula is required."""
+    formula, _, exposure = (part.strip() for part in text.partition(";"))
+    family, colon, rest = (part.strip() for part in formula.partition(":"))
+    # A colon after the tilde is that of a product, as in y ~ a:b.
+    named = bool(colon) and "~" not in family
+    return DeclaredModel(rest if named else formula, family if named else None, exposure or None)
 
 
 def _pair(columns: str) -> tuple[str, str]:
@@ -246,7 +277,11 @@ def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
     help="Feature per privacy unit, e.g. 'age=last(age, by=date)'. Functions: count, mean, sum, min, max, any, all, "
     "first, last. Repeatable.",
 )
-@click.option("--join", type=click.Path(exists=True), help="Table with one row per privacy unit.")
+@click.option(
+    "--join",
+    type=click.Path(exists=True),
+    help="Table with one row per privacy unit, whose columns are added to the result.",
+)
 @out_option("Parquet file, as sensitive as the rows.", required=True)
 @FORCE
 @table_options(rows=False)
@@ -269,15 +304,23 @@ def per_unit(sources: Sources, unit: str, features: tuple[str, ...], join: str |
 
 
 @command()
-@schema_option(
-    required=True, help="TOML or JSON file of column types; bounds and levels may be open, as in a template."
-)
+@schema_option(required=True, help="Schema, TOML or JSON. Bounds and levels may be missing (null), as in a template.")
 @budget_options
 @click.option(
-    "--tail", type=float, default=TAIL, show_default=True, help="Share of rows that may lie beyond each bound."
+    "--tail",
+    type=float,
+    default=TAIL,
+    show_default=True,
+    help="Share of rows that may lie beyond each estimated bound.",
 )
 @click.option(
-    "--most-levels", type=int, default=MOST_LEVELS, show_default=True, help="Maximum number of levels of a category."
+    "--privacy-unit",
+    "unit",
+    metavar="COLUMN",
+    help="Privacy-unit column. One row of each unit, chosen at random, is counted.",
+)
+@click.option(
+    "--most-levels", type=int, default=MOST_LEVELS, show_default=True, help="Maximum number of levels found per column."
 )
 @out_option("JSON file for the schema.", required=True)
 @JSON
@@ -288,6 +331,7 @@ def bounds(
     schema_file: Path,
     budget: Budget,
     tail: float,
+    unit: str | None,
     most_levels: int,
     as_json: bool,
     force: bool,
@@ -307,12 +351,13 @@ def bounds(
             schema_file,
             budget=budget,
             reading=sources.reading,
+            privacy_unit=unit,
             tail=tail,
             most_levels=most_levels,
             out=out,
             force=force,
         )
-    echo(f"wrote {out}", err=True)
+    echo_written(out, found.path)
     if as_json:
         echo_json({"certificate": found.certificate.to_dict(), "left_out": list(found.left_out)})
     else:

@@ -93,7 +93,7 @@ def _show(private: Release, patients: pa.Table, as_json: bool) -> None:
     echo(str(private.certificate))
     console = Console(file=sys.stdout)
     table = Table(title="passes (adaptive preconditioning)", title_justify="left")
-    for heading in ("pass", "μ", "share of the matrices' budget", "rows read"):
+    for heading in ("pass", "μ", "share of the passes' budget", "rows read"):
         table.add_column(heading, justify="right")
     for number, own in enumerate(passes, 1):
         table.add_row(str(number), f"{own['mu']:.3f}", f"{own['share']:.0%}", f"{own['rate']:.0%}")

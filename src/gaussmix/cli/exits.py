@@ -13,6 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,12 +24,29 @@ from gaussmix._text import json_text, plain
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["EXIT_CODES", "NOT_PRIVATE", "Command", "Group", "cell", "command", "echo", "echo_json", "exit_code"]
+__all__ = [
+    "EXIT_CODES",
+    "NOT_PRIVATE",
+    "Command",
+    "Group",
+    "cell",
+    "command",
+    "echo",
+    "echo_json",
+    "echo_written",
+    "exit_code",
+]
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text with control characters escaped."""
     click.echo(plain(text, lines=True), err=err, nl=nl)
+
+
+def echo_written(out: Path, path: Path | None) -> None:
+    """Name the file that was written: another one than ``out`` if a process created that in the meantime."""
+    moved = path is not None and path != out.resolve()
+    echo(f"wrote {path if moved else out}", err=True)
 
 
 def echo_json(content: Any) -> None:
@@ -106,7 +124,7 @@ class Group(click.Group):
             try:
                 return super().invoke(ctx)
             except MemoryError as error:
-                raise _failure(str(error) or "Out of memory.", 1) from None
+                raise _failure(" ".join([str(error) or "Out of memory.", *_notes(error)]), 1) from None
             except click.UsageError as error:
                 raise _in_one_line(error, ctx) from None
             except Exception as error:
@@ -114,7 +132,16 @@ class Group(click.Group):
                 if code is None:
                     error.add_note(_FAULT)
                     raise
-                raise _failure(str(error), code) from None
+                raise _failure(" ".join([str(error), *_notes(error)]), code) from None
+            except KeyboardInterrupt as error:  # click only says that the command was aborted
+                for note in _notes(error):
+                    echo(note, err=True)
+                raise
+
+
+def _notes(error: BaseException) -> list[str]:
+    """Return notes of an error, such as how to resume a release."""
+    return [str(note) for note in getattr(error, "__notes__", [])]
 
 
 def _failure(message: str, code: int) -> click.ClickException:

@@ -31,7 +31,7 @@ def ledger() -> None:
 @click.argument("file", metavar="LEDGER", type=NEW_LEDGER)
 @click.option("--epsilon", "-e", type=float, required=True, help="Total ε of all releases.")
 @click.option("--delta", "-d", type=float, required=True, help="Total δ of all releases, for example 1e-6.")
-@click.option("--releases", type=int, default=1, show_default=True, help="Planned number of equal releases.")
+@click.option("--releases", type=int, default=1, show_default=True, help="Planned number of releases of equal size.")
 @NEIGHBOURS_OPTION
 @click.option("--privacy-unit", help="Privacy-unit column: the budget covers all rows of a unit. Default: row-level.")
 @click.option("--mu", type=float, help="Gaussian-DP budget μ. Default: the largest that ε and δ allow.")
@@ -46,7 +46,8 @@ def create(file: Path | str, privacy_unit: str | None, as_json: bool, **budget: 
     """  # noqa: D301 - click wants the character
     if resolved(file).exists():
         raise OutputExistsError(
-            f"{resolved(file)} already exists, and a ledger cannot be replaced. See gaussmix ledger show."
+            f"{resolved(file)} already exists, and a ledger cannot be replaced. Run 'gaussmix ledger show' to see its "
+            "budget."
         )
     made = Ledger(file, privacy_unit=privacy_unit, **budget)
     if as_json:
@@ -80,8 +81,10 @@ def show(file: Path | str, as_json: bool) -> None:
 @_LEDGER
 @click.option(
     "--head",
-    help="Digest noted earlier. Fail if the hash chain does not contain it, for example because the file is an "
-    "old copy.",
+    help=(
+        "Digest printed earlier by 'gaussmix ledger show'. Fail if the hash chain does not contain it, for example "
+        "because the file is an old copy."
+    ),
 )
 @JSON
 def verify(file: Path | str, head: str | None, as_json: bool) -> None:
@@ -93,7 +96,7 @@ def verify(file: Path | str, head: str | None, as_json: bool) -> None:
     if head is not None and not opened.contains_digest(head.strip().lower()):
         raise LedgerDamagedError(
             f"The hash chain of {opened.path} does not contain this digest: the file is an old copy or a different "
-            "ledger. Restore the copy that contains every release. If there is none, treat its budget as spent."
+            "ledger. Restore the copy that contains every release. If there is none, treat the budget as spent."
         )
     reserved, entries = opened.reservation, opened.entries()
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,17 @@ import pyarrow.parquet as pq
 from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._text import csv_cell
 from gaussmix.cli.exits import command, echo, echo_json
-from gaussmix.cli.options import FORCE, RELEASE, Decorator, Printing, collected, out_option, printing_options
+from gaussmix.cli.options import (
+    FORCE,
+    PREDICTORS,
+    RELEASE,
+    Decorator,
+    Printing,
+    collected,
+    out_option,
+    predictors_in,
+    printing_options,
+)
 from gaussmix.data.readers import PARQUET
 from gaussmix.models.export import FORMATS, exported
 from gaussmix.models.families import family_of
@@ -40,14 +49,7 @@ __all__ = [
 
 # ---------------------------------------------------------------------------------------------------------------
 # Options
-_COMMA = re.compile(r",(?![^(]*\))")  # outside parentheses
 _ODDS = click.option("--odds", is_flag=True, help="Print odds ratios instead of log odds.")
-_PREDICTORS = click.option(
-    "--predictors",
-    multiple=True,
-    metavar="NAME,...",
-    help="Predictors, separated by commas or in several options. Default: all other columns.",
-)
 _CODING = (
     click.option(
         "--collapse",
@@ -59,7 +61,10 @@ _CODING = (
         "--reference",
         multiple=True,
         metavar="COLUMN=LEVEL",
-        help="Reference level, e.g. 'race=White'. Default: the first level, or the largest if it is rare. Repeatable.",
+        help=(
+            "Reference level, e.g. 'race=White'. Default: the first level, or the largest level if the first is rare. "
+            "Repeatable."
+        ),
     ),
 )
 _POPULATION = (
@@ -81,18 +86,10 @@ def _model_options(*, population: bool = True) -> Decorator:
         names = ("collapse", "reference", *(("estimand", "rows") if population else ()))
         given["summary"] = _summary_options(**{name: given.pop(name) for name in names})
         given["release"] = release = load(given.pop("file"))
-        given["predictors"] = _predictors(release, given["predictors"])
+        given["predictors"] = predictors_in(release, given["predictors"])
 
-    options = [RELEASE, click.argument("response"), _PREDICTORS, *_POPULATION * population, *_CODING, printing_options]
+    options = [RELEASE, click.argument("response"), PREDICTORS, *_POPULATION * population, *_CODING, printing_options]
     return collected(options, collect)
-
-
-def _predictors(release: Release, given: Sequence[str]) -> list[str] | None:
-    """Return the names in ``--predictors``, split at commas outside parentheses; None for all other columns."""
-    names: list[str] = []
-    for text in given:
-        names += [text] if text in release.schema.parts else [name.strip() for name in _COMMA.split(text)]
-    return names or None
 
 
 def _summary_options(
@@ -111,15 +108,17 @@ def _summary_options(
                 f"--collapse must have the form COLUMN:NEW=LEVEL,LEVEL, e.g. 'job:other=none,unpaid', got {text!r}."
             )
         if new in collapsed.setdefault(column, {}):
-            raise click.UsageError("--collapse defines the same new level twice. List all its levels in one option.")
+            raise click.UsageError(
+                "--collapse defines the same new level twice. List all levels to be collapsed into it in one option."
+            )
         collapsed[column][new] = levels.split(",")
     references: dict[str, str] = {}
     for text in reference:
         column, equals, level = text.partition("=")
         if not (column and equals and level):
-            raise click.UsageError("--reference must have the form COLUMN=LEVEL, e.g. 'race=White'.")
+            raise click.UsageError(f"--reference must have the form COLUMN=LEVEL, e.g. 'race=White', got {text!r}.")
         if column in references:
-            raise click.UsageError("--reference must be given at most once per column.")
+            raise click.UsageError(f"--reference must be given at most once per column, got {column!r} twice.")
         references[column] = level
     options: dict[str, Any] = {"collapse": collapsed, "reference": references}
     if estimand is None:
@@ -152,9 +151,9 @@ def ols(release: Release, response: str, predictors: list[str] | None, summary: 
 def mnlogit(
     release: Release, response: str, predictors: list[str] | None, summary: Any, printing: Printing, odds: bool
 ) -> None:
-    """Fit log odds of the levels of the categorical column RESPONSE of a release near maximum likelihood.
+    """Fit a multinomial logistic regression of the categorical column RESPONSE by approximate maximum likelihood.
 
-    Each level is compared with the first, or with that of --reference RESPONSE=LEVEL.
+    Each level is compared with the first level, or with the one given by --reference RESPONSE=LEVEL.
     """
     _print_model(release.mnlogit(response, predictors), summary, printing, ratios=odds)
 
@@ -187,10 +186,10 @@ def family_command(name: str) -> click.Command:
             help="Level of RESPONSE to model against all others. For a boolean response: true (default) or false.",
         )(_ODDS(fit) if family.ratio else fit)
     else:
-        found = click.option("--exposure", help="Numeric column that multiplies the mean, such as a duration.")(fit)
-        found = click.option("--log", "as_logs", is_flag=True, help="Print coefficients, not their exponentials.")(
-            found
-        )
+        found = click.option(
+            "--exposure", help="Numeric column to which the mean is proportional, such as a duration."
+        )(fit)
+        found = click.option("--log", "as_logs", is_flag=True, help="Print coefficients instead of rate ratios.")(found)
     text = f"{family.help}\n\nRESPONSE may also be a formula of columns and terms of the release."
     return command(name, help=text)(_model_options()(found))
 
@@ -249,14 +248,16 @@ def describe(file: Path, columns: Sequence[str], printing: Printing) -> None:
 @command()
 @RELEASE
 @click.argument("response")
-@click.argument("by")
+@click.argument("by", metavar="BY", required=False)
 @printing_options
-def means(file: Path, response: str, by: str, printing: Printing) -> None:
+def means(file: Path, response: str, by: str | None, printing: Printing) -> None:
     """Print the mean of the numeric or boolean column RESPONSE in each level of the column BY, with intervals.
 
     \b
     gaussmix means patients.release.parquet cost region
     """  # noqa: D301 - click wants the character
+    if by is None:
+        raise click.UsageError("Missing argument 'BY'. For the mean over all rows use gaussmix describe.")
     _print_table(load(file).means(response, by, alpha=printing.alpha), printing)
 
 
@@ -311,7 +312,7 @@ def _say_void(*words: str) -> None:
 @RELEASE
 @click.argument("n", type=int)
 @out_option("Output file, .csv or .parquet.", required=True)
-@click.option("--seed", type=int, help="Seed for reproducible rows.")
+@click.option("--seed", type=int, help="Seed for reproducible synthetic rows.")
 @FORCE
 def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> None:
     """Generate N synthetic rows with the distributions of single columns and the correlations of a release."""
@@ -326,7 +327,8 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
     write_whole(out, sink.getvalue().to_pybytes(), force=force)
     _say_void(release.certificate.void_words)
     echo(
-        f"wrote {out}: synthetic rows with the release's distributions of single columns and correlations only",
+        f"wrote {out}: synthetic rows that reproduce only the distributions of single columns and the correlations of "
+        "the release",
         err=True,
     )
 
@@ -339,7 +341,10 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
     type=click.Choice(list(FORMATS)),
     default="csv",
     show_default=True,
-    help="csv: means and covariances. r: for the R package. stata, sas, lavaan: a script with means and covariances.",
+    help=(
+        "csv: means and covariances. r: for the R package of gaussmix. stata, sas, lavaan: a script with means and "
+        "covariances."
+    ),
 )
 @FORCE
 def export(file: Path, out: Path, to: str, force: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import shutil
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from gaussmix.data.readers import FORMATS, PLAIN_SUFFIXES
 from gaussmix.data.source import CsvOptions, ReadOptions
 from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.ledger import Budget
+from gaussmix.models.release import Release
 
 __all__ = [
     "ALPHA",
@@ -36,6 +38,7 @@ __all__ = [
     "LEDGER",
     "NEIGHBOURS_OPTION",
     "NEW_LEDGER",
+    "PREDICTORS",
     "RELEASE",
     "UNIT",
     "Decorator",
@@ -44,6 +47,7 @@ __all__ = [
     "budget_options",
     "collected",
     "out_option",
+    "predictors_in",
     "printing_options",
     "refuse_lone_force",
     "schema_option",
@@ -124,7 +128,9 @@ _READING = (
     ),
     click.option("--delimiter", help="CSV: character between fields, e.g. ';'. Default: comma, or tab in TSV files."),
     click.option(
-        "--quoting/--no-quoting", default=None, help='CSV: whether " quotes fields. Default: yes, except in TSV.'
+        "--quoting/--no-quoting",
+        default=None,
+        help="CSV: whether double quotes enclose fields. Default: yes, except in TSV files.",
     ),
     click.option("--quoted-newlines", is_flag=True, help="CSV: quoted fields may contain line breaks."),
     click.option("--na-value", "na_values", multiple=True, help="CSV: text that denotes a missing value. Repeatable."),
@@ -134,7 +140,10 @@ _EXPECTED_ROWS = click.option("--expected-rows", type=int, help="Fail if the tab
 _ROW_BY_ROW = click.option(
     "--row-by-row",
     is_flag=True,
-    help="Declare that each stored row affects at most one row of the --query result; the query plan is not checked.",
+    help=(
+        "Declare that each stored row affects at most one row of the --query result. The query plan is then not "
+        "checked."
+    ),
 )
 UNIT = (
     click.option("--privacy-unit", help="Privacy-unit column: all rows of a unit are protected together."),
@@ -144,9 +153,9 @@ _BOUNDING = (
     click.option(
         "--contribution-bounding",
         type=click.Choice(BOUNDS),
-        help="Units with more rows: scale down all of them (default), or sample some.",
+        help="For privacy units with more rows: scale down all of their rows (default), or sample some of them.",
     ),
-    click.option("--sorted-by-unit", is_flag=True, help="SOURCES are sorted by privacy unit (verified)."),
+    click.option("--sorted-by-unit", is_flag=True, help="SOURCES are sorted by privacy unit. This is checked."),
 )
 
 
@@ -171,7 +180,7 @@ class Sources:
         """Yield the data. ``out``, a file to be written, must differ from the sources and from ``others``."""
         names = self.names
         if self.kind is not None and "-" not in names:
-            raise click.UsageError('--format applies to standard input only. Give "-" as a source or omit it.')
+            raise click.UsageError('--format applies to standard input only. Give "-" as a source, or omit --format.')
         if names.count("-") > 1:
             raise click.UsageError('Standard input can be read only once. Give "-" once.')
         if out is not None:
@@ -273,15 +282,20 @@ _BUDGET = (
     click.option(
         "--neighbours",
         type=click.Choice(NEIGHBOURS),
-        help="One row is added or removed, or replaced. Default: add-remove, or the ledger's.",
+        help=(
+            "Neighbouring tables differ by one row added or removed, or by one row replaced. Default: add-remove, or "
+            "that of the ledger."
+        ),
     ),
     click.option(
         "--ledger",
         type=LEDGER,
-        help="Ledger to charge, made by 'gaussmix ledger create'; replaces --epsilon and --delta.",
+        help="Ledger to charge, created by 'gaussmix ledger create'. Replaces --epsilon and --delta.",
     ),
     click.option(
-        "--share", metavar="SHARE", help="Share of the ledger's budget, e.g. 0.1 or 1/3. Default: one planned release."
+        "--share",
+        metavar="SHARE",
+        help="Share of the ledger's budget, e.g. 0.1 or 1/3. Default: the share of one planned release.",
     ),
     click.option("--note", default="", help="Note stored in the ledger."),
 )
@@ -328,3 +342,20 @@ printing_options = collected(
     _collect_printing,
 )
 """Add the forms of a printed result, passed to the command as one `Printing`."""
+
+
+_COMMA = re.compile(r",(?![^(]*\))")  # outside parentheses
+PREDICTORS = click.option(
+    "--predictors",
+    multiple=True,
+    metavar="NAME,...",
+    help="Predictors, separated by commas; repeatable. Default: all other columns.",
+)
+
+
+def predictors_in(release: Release, given: Sequence[str]) -> list[str] | None:
+    """Return the names in ``--predictors``, split at commas outside parentheses; None for all other columns."""
+    names: list[str] = []
+    for text in given:
+        names += [text] if text in release.schema.parts else [name.strip() for name in _COMMA.split(text)]
+    return names or None

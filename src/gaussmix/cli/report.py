@@ -29,9 +29,11 @@ from gaussmix.cli.options import (
     INPUT_FILE,
     JSON,
     NEIGHBOURS_OPTION,
+    PREDICTORS,
     RELEASE,
     UNIT,
     out_option,
+    predictors_in,
     refuse_lone_force,
     unit_of,
 )
@@ -56,11 +58,14 @@ __all__ = ["account", "plan", "report", "sign", "verify"]
 @RELEASE
 @out_option("HTML file.")
 @click.option(
-    "--registry", type=click.Path(path_type=Path), help="Write a record for the public registry to this YAML file."
+    "--registry",
+    type=click.Path(path_type=Path),
+    help="Write a record for the public registry of differential-privacy deployments to this YAML file.",
 )
 @click.option("--label", type=click.Path(path_type=Path), help="Write the privacy label to this SVG file.")
 @ALPHA
 @click.option("--response", help="Response of the initial model. Default: the first numeric column.")
+@PREDICTORS
 @click.option("--title", default="", help="Title of the page.")
 @click.option("--description", default="", help="One or two sentences shown below the title.")
 @click.option("--rows", "n_rows", type=int, help="Number of rows, if it is public; for population intervals.")
@@ -80,7 +85,7 @@ def report(
     The page contains the release and computes in the browser. It loads and sends nothing, and costs no privacy.
 
     \b
-    gaussmix report patients.release.parquet -o report.html --response cost
+    gaussmix report patients.release.parquet -o report.html --response cost --predictors age,sex
     gaussmix report patients.release.parquet -o report.html --title "Costs of patients, 2025" --rows 20000
     gaussmix report patients.release.parquet --registry record.yaml --label label.svg
 
@@ -109,6 +114,7 @@ def report(
         echo(f"wrote {_write(label, as_svg(release), force)}", err=True)
     if out is None:
         return
+    page["predictors"] = predictors_in(release, page["predictors"])
     written, valid = _write(out, render(release, file_sha256=digest, **page), force), is_valid(release)
     if as_json:
         echo_json({"file": str(written), "release": str(file), "private": valid})
@@ -165,14 +171,12 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
 @command()
 @click.argument("schema_file", metavar="[SCHEMA]", required=False, type=INPUT_FILE)
 @click.option("--features", "-p", type=int, help="Instead of SCHEMA: number of numeric predictors.")
-@click.option("--rows", "-n", type=int, help="Number of rows. Without it, only the required number is printed.")
+@click.option("--rows", "-n", type=int, help="Number of rows. Default: print the required number of rows only.")
 @click.option("--epsilon", "-e", type=float, required=True, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of the budget.")
 @click.option("--response", help="Response, numeric or boolean. Default: the last numeric column.")
 @click.option("--r2", type=float, default=0.4, show_default=True, help="Expected R² without privacy.")
-@click.option(
-    "--mean", type=float, help="Expected mean of a count response. Reports whether rate ratios are identified."
-)
+@click.option("--mean", type=float, help="Expected mean of a count response, to plan for rate ratios.")
 @click.option("--passes", type=int, help="Number of passes over the data, 1 to 4. Default: 4.")
 @NEIGHBOURS_OPTION
 @UNIT[0]
@@ -280,7 +284,7 @@ def _sentences(
         words = [f"Useful means that {ratio} is significantly different from 1 for half of the predictors."]
     elif planner.may_be_count:
         words.append(
-            f"If {plain(planner.response)} is a count, give its expected mean (--mean): rare events need more."
+            f"If {plain(planner.response)} is a count, give its expected mean (--mean): rare events need more rows."
         )
     if needed is None:
         words.append(f"The typical table is not useful at ε = {epsilon:g} with any number of rows.")
@@ -332,8 +336,10 @@ _CALIBRATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 @click.option(
     "--bound-holds-for",
     type=click.Choice(accounting.BOUND_HOLDS_FOR),
-    help="With --gamma: tables whose least eigenvalue is at least λ. Both neighbours (default): leverage 1/(1+γ); "
-    "only the larger, as in the paper: 1/γ.",
+    help=(
+        "With --gamma: which neighbouring tables have a smallest eigenvalue of at least λ. Both (default): leverage "
+        "1/(1+γ); only the larger, as in the paper: leverage 1/γ."
+    ),
 )
 @JSON
 @click.option("--plot", type=click.Path(path_type=Path), help="Plot ε against γ: PNG, SVG or PDF file.")
@@ -356,7 +362,7 @@ def account(
     """  # noqa: D301 - click wants the character
     refuse_lone_force(force, plot)
     if (gamma is None) == (epsilon is None):
-        raise click.UsageError("Give either --gamma or --epsilon.")
+        raise click.UsageError("Give either --gamma or --epsilon, not both.")
     rows: dict[str, dict[str, Any]] = {}
     if gamma is not None:
         holds = bound_holds_for or "both"
@@ -402,7 +408,7 @@ def _tried(name: str, label: str, compute: Callable[..., dict[str, Any]], *budge
 def _epsilon(delta: float, **asked: Any) -> dict[str, Any]:
     value = accounting.epsilon(delta, **asked)
     if value == math.inf and asked["analysis"] != "exact":
-        raise ArgumentError("does not apply to this gamma")
+        raise ArgumentError("This analysis does not apply to this gamma.")
     return {"epsilon": value}
 
 

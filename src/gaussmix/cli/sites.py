@@ -18,14 +18,14 @@ from rich.console import Console
 
 from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._text import json_text
-from gaussmix.accounting.parameters import NEIGHBOURS
 from gaussmix.cli.demo import compared, comparison, without_noise
-from gaussmix.cli.exits import Command, echo, echo_json
+from gaussmix.cli.exits import Command, echo, echo_json, echo_written
 from gaussmix.cli.options import (
     FORCE,
     INPUT_FILE,
     JSON,
     LEDGER,
+    NEIGHBOURS_OPTION,
     UNIT,
     Sources,
     out_option,
@@ -46,7 +46,7 @@ from gaussmix.report.demo import PREDICTORS, SCHEMA, make_patients
 __all__ = ["sites"]
 
 _STUDY = click.argument("file", metavar="STUDY", type=INPUT_FILE)
-_SITE = click.option("--site", type=int, required=True, help="Number of this site in the study, from 1.")
+_SITE = click.option("--site", type=int, required=True, help="Number of this site in the study, starting from 1.")
 _KEYS = click.option(
     "--keys", type=click.Path(file_okay=False, path_type=Path), help="Folder of keys. Default: STUDY.keys."
 )
@@ -81,7 +81,7 @@ def sites() -> None:
     required=True,
     help="Maximum number of sites that may collude. 0: all sites trust a curator.",
 )
-@click.option("--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True)
+@NEIGHBOURS_OPTION
 @click.option(
     "--sites-per-unit",
     type=int,
@@ -98,7 +98,11 @@ def sites() -> None:
     help="Top-code heavy-tailed numeric columns at thresholds estimated within the budget. Default: --topcode.",
 )
 @click.option("--table", "tables", multiple=True, help="Pair of columns A,B to cross-tabulate. Repeatable.")
-@click.option("--row-by-row", is_flag=True, help="Sites may read queries in which a row affects at most one row.")
+@click.option(
+    "--row-by-row",
+    is_flag=True,
+    help="Allow sites to use query results in which each stored row affects at most one row.",
+)
 @click.option("--timeout", type=float, default=TIMEOUT, show_default=True, help="Seconds to wait for other sites.")
 @UNIT[0]
 @UNIT[1]
@@ -142,7 +146,9 @@ def _addresses(given: Sequence[str]) -> dict[str, str]:
     for item in given:
         name, separator, address = item.partition("=")
         if not separator or name in found:
-            raise click.UsageError("--site must be NAME=HOST:PORT, with a different name for each site.")
+            raise click.UsageError(
+                f"--site must have the form NAME=HOST:PORT, with a different name for each site, got {item!r}."
+            )
         found[name] = address
     return found
 
@@ -186,7 +192,7 @@ def plan(file: Path, as_json: bool) -> None:
         "(Gaussian DP)"
     )
     echo(f"price: {study.price_words}")
-    echo("Compare the hash with the other sites. Nothing was read or spent.", err=True)
+    echo("Compare this hash with that of the other sites. No rows were read and no budget was spent.", err=True)
 
 
 @sites.command(cls=Command)
@@ -199,7 +205,7 @@ def keys(file: Path, site: int, keys: Path | None) -> None:
     if not 1 <= site <= len(study.peers):
         raise ArgumentError(f"site must be from 1 to {len(study.peers)}, got {site}.")
     written = make_keys(default_keys(file) if keys is None else keys, site, study.release)
-    echo(f"wrote {written}: send it to all other sites and put theirs next to it", err=True)
+    echo(f"wrote {written}. Send this file to all other sites, and put their .crt files in the same folder.", err=True)
 
 
 @sites.command(cls=Command)
@@ -252,7 +258,7 @@ def run(
             state=state,
             progress=lambda line: echo(line, err=True),
         )
-    echo(f"wrote {out}", err=True)
+    echo_written(out, private.path)
     echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
 
 
@@ -269,7 +275,7 @@ def collect(file: Path, folder: Path, out: Path, as_json: bool, force: bool) -> 
     until the release is written. FOLDER is as sensitive as the rows.
     """
     private = collect_release(file, folder, out=out, force=force)
-    echo(f"wrote {out}", err=True)
+    echo_written(out, private.path)
     echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
 
 
@@ -290,7 +296,7 @@ def answer(sources: Sources, file: Path, request: Path, site: int, ledger: Path 
     """  # noqa: D301 - click wants the character
     with sources.opened(others=[file, request]) as data:
         written = answer_request(file, request, data, site=site, ledger=ledger, reading=sources.reading, force=force)
-    echo(f"wrote {written}, as sensitive as the rows: send it to the curator only", err=True)
+    echo(f"wrote {written}. It is as sensitive as the rows: send it to the curator only.", err=True)
 
 
 _HOSPITALS = {"North": 20_000, "South": 30_000, "West": 50_000}
@@ -313,7 +319,7 @@ def demo(epsilon: float, delta: float, out: Path, as_json: bool) -> None:
     Compares a model from the joint release with least squares on the pooled rows, which no site has.
     """
     if out.exists() and any(out.iterdir()):
-        raise OutputExistsError(f"{out} is not empty. Choose a new folder.")
+        raise OutputExistsError(f"{out} is not empty. Choose a new or empty folder.")
     out.mkdir(parents=True, exist_ok=True)
     ports = _free_ports(len(_HOSPITALS))
     addresses = {name: f"127.0.0.1:{port}" for name, port in zip(_HOSPITALS, ports, strict=True)}

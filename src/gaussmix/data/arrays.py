@@ -156,7 +156,7 @@ def _second_class(labels: Rows, declared: ArrayLike | None) -> tuple[Rows, Rows]
     if len(classes) < 2:
         raise DataError("y must have two classes, got one class only: declare classes=(first, second).")
     if not np.isin(labels, classes).all():
-        raise DataError("y has labels that are not in the declared classes.")
+        raise DataError("y has labels that are not in the declared classes. Correct y or classes.")
     return np.asarray(labels == classes[1]), classes
 
 

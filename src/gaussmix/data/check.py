@@ -104,7 +104,9 @@ class TableCheck:
                 found.append(f"{name}: {column.unknown:.2%} of the values are not among the declared levels")
             if column.refused:
                 what = "unknown" if column.unknown else "missing"
-                found.append(f"{name}: a release fails because of {what} values; declare a rule for them in the schema")
+                found.append(
+                    f"{name}: a release would fail because of {what} values; declare a rule for them in the schema"
+                )
         return found
 
 

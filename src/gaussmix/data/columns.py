@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from gaussmix._types import Floats, Integers
-from gaussmix._validation import choice, numbers, positive, positive_integer, real
+from gaussmix._validation import choice, numbers, positive, positive_integer, real, text
 from gaussmix.errors import ArgumentTypeError, DeclarationError
 
 _PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
@@ -41,7 +41,7 @@ def iso_date(**named: object) -> datetime.date:
         return datetime.date.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
         raise DeclarationError(
-            f'{name} must be a date, such as "2020-01-31". Declare it without looking at the data.'
+            f'{name} must be a date, such as "2020-01-31". Choose it without looking at the data.'
         ) from None
 
 
@@ -80,7 +80,7 @@ GUESSED = "?"
 
 LARGEST_WEIGHT = 2.0**100  # weights in [2**-100, 2**100] and half ranges in [2**-300, 2**300]: no scale overflows
 LARGEST_HALF_RANGE = 2.0**300
-NOT_FROM_DATA = "Declare it without looking at the data: a value computed from the data is not private."
+NOT_FROM_DATA = "Declare values without looking at the data: a value computed from the data is not private."
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,8 @@ class Numeric:
         if absent:
             verb = "is not declared. Fill in a bound." if len(absent) == 1 else "are not declared. Fill in both bounds."
             raise DeclarationError(f"{' and '.join(absent)} {verb} {NOT_FROM_DATA}")
+        if isinstance(self.lower, str) or isinstance(self.upper, str):
+            raise ArgumentTypeError("bounds must be numbers, without quotes.")
         for name in ("lower", "upper"):
             set_field(self, name, real(**{name: getattr(self, name)}) + 0.0)  # + 0.0: no negative zero
         _check_range(self.lower, self.upper)
@@ -170,7 +172,8 @@ class Categorical:
     Parameters
     ----------
     levels : sequence of str, of int or of bool
-        All of one type, which must be the column's: ``"1"`` is not ``1``.
+        All of one type, which must be the column's: ``"1"`` is not ``1``. Floating-point columns are accepted for
+        integers: 1.0 is the level 1, and 1.5 is not a level.
     weight : float
         As for `Numeric`.
     missing : {"error", "drop-row", "level"}
@@ -284,14 +287,6 @@ class Vector:
 Column = Numeric | Boolean | Categorical | Vector
 
 
-def check_text(name: str, text: str) -> None:
-    """Reject text that is not valid Unicode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise DeclarationError(f"{name} must be valid Unicode text (UTF-8).") from None
-
-
 def _check_range(lower: float, upper: float) -> None:
     half_range = upper / 2 - lower / 2
     if -math.inf < half_range < 0:
@@ -332,6 +327,7 @@ def _levels(levels: object) -> tuple[Any, ...]:
     found = tuple(level.item() if isinstance(level, np.generic) else level for level in levels)
     if not found:
         raise DeclarationError("levels must not be empty. List every level that may occur.")
+    found = tuple(int(level) if isinstance(level, float) and level.is_integer() else level for level in found)
     types = {type(level) for level in found}
     if len(types) > 1 or not types <= {str, int, bool}:
         names = ", ".join(sorted(kind.__name__ for kind in types))
@@ -345,5 +341,5 @@ def _levels(levels: object) -> tuple[Any, ...]:
         raise DeclarationError("levels that are integers must fit into 64 bits. Use strings for longer codes.")
     if types == {str}:
         for level in found:
-            check_text("levels", level)
+            text(levels=level)
     return found

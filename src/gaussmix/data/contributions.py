@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -42,14 +42,16 @@ from numpy.typing import NDArray
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
-from gaussmix.data.columns import check_text
 from gaussmix.data.encode import is_text
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, DeclarationError, OutputError
 
-ContributionBounding = Literal["sample", "scale"]
+ContributionBounding = Literal["sample", "scale", "unique"]
 BOUNDS: tuple[ContributionBounding, ...] = ("scale", "sample")
+"""How contributions can be bounded where a unit may have several rows."""
+
+UNIQUE: ContributionBounding = "unique"
 
 ONE_ROW = "one row"
 """The default privacy unit."""
@@ -71,6 +73,7 @@ class PrivacyUnit:
     contribution_bounding : {"scale", "sample"}
         How contributions are bounded. ``"scale"``: all rows of a unit are multiplied by one factor, so that their
         squared norms add up to at most jC². ``"sample"``: at most j rows of a unit are read, chosen by a keyed hash.
+        Releases of tables made by :func:`gaussmix.per_unit` have ``"unique"``: the table has one row for each unit.
     """
 
     column: str
@@ -80,13 +83,25 @@ class PrivacyUnit:
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
             raise ArgumentTypeError(f"unit must be the name of a column, got {type(self.column).__name__}.")
-        check_text("unit", self.column)
+        check.text(unit=self.column)
         rows = check.positive_integer(max_contributions=self.max_contributions)
         # A small NumPy integer would overflow when squared.
         object.__setattr__(self, "max_contributions", rows)
         if rows > MOST_ROWS:
             raise ArgumentError(f"max_contributions must be from 1 to {MOST_ROWS:,}, got {self.max_contributions!r}.")
-        check.choice(BOUNDS, contribution_bounding=self.contribution_bounding)
+        check.choice((*BOUNDS, UNIQUE), contribution_bounding=self.contribution_bounding)
+        if self.contribution_bounding == UNIQUE and rows != 1:
+            raise ArgumentError(f'max_contributions must be 1 for contribution_bounding="unique", got {rows}.')
+
+    @property
+    def bounded(self) -> PrivacyUnit | None:
+        """The unit whose rows are brought together and bounded; None if each unit has one row by construction."""
+        return None if self.contribution_bounding == UNIQUE else self
+
+    @property
+    def one_row_each(self) -> bool:
+        """Whether at most one row of each unit is read, so that the rows are independent if the units are."""
+        return self.max_contributions == 1 and self.contribution_bounding != "scale"
 
     def check_schema(self, schema: Schema) -> None:
         """Reject a schema that releases the privacy-unit column or uses it as a weight."""
@@ -100,7 +115,7 @@ class PrivacyUnit:
     def of(cls, stored: object) -> PrivacyUnit:
         """Read the output of :meth:`to_dict`."""
         if not isinstance(stored, Mapping):
-            raise ArgumentTypeError("A stored unit must be a JSON object.")
+            raise ArgumentTypeError("A stored privacy unit must be a JSON object.")
         return cls(**stored)
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,9 +123,12 @@ class PrivacyUnit:
         return asdict(self)
 
     def __str__(self) -> str:
-        counted = f"at most {self.max_contributions} rows sampled"
+        most = self.max_contributions
+        counted = f"at most {most} rows sampled" if most > 1 else "one row sampled"
         if self.contribution_bounding == "scale":
             counted = f"contributions scaled to at most {self.max_contributions} rows"
+        if self.contribution_bounding == UNIQUE:
+            counted = "one row each"
         return f"all rows with the same {self.column} ({counted})"
 
 
@@ -211,8 +229,8 @@ def unit_texts(name: str, array: pa.Array) -> pa.LargeStringArray:
 
 def _missing(name: str) -> DataError:
     return DataError(
-        f"Privacy-unit column {name!r} has missing values. Drop these rows, or give each its own unit by a rule that "
-        "depends on that row alone."
+        f"Privacy-unit column {name!r} has missing values. Drop these rows, or give each of them its own unit by a "
+        "rule that depends on that row alone."
     )
 
 
@@ -299,6 +317,43 @@ def _copies(owner: Integers, content: Words) -> Words:
     return copies
 
 
+_RESERVOIR = 2**18  # rows beyond which those that are not chosen are discarded
+
+
+def one_row_each(batches: Iterable[pa.RecordBatch], column: str, key: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield one row of each unit, chosen uniformly, in batches without the unit's column.
+
+    The row with the smallest keyed hash of unit and position is kept. With a new key for every reading, the choice in
+    a unit is uniform and independent of all other units, whatever the order of the rows: two tables that differ by a
+    unit give tables with the same distribution, but for the row of that unit. Memory is that of the rows kept.
+    """
+    kept: list[tuple[Words, pa.RecordBatch]] = []  # id and priority of each row, and the rows
+    held = smallest = seen = 0
+
+    def reduced() -> tuple[Words, pa.RecordBatch]:
+        marks = np.concatenate([marks for marks, _ in kept])
+        order = np.lexsort(marks.T[::-1])
+        new = np.append(True, (marks[order][1:, :2] != marks[order][:-1, :2]).any(axis=1))
+        chosen = np.sort(order[new])
+        tables = [pa.Table.from_batches([rows]) for _, rows in kept]  # whose files may have integers of several sizes
+        (rows,) = pa.concat_tables(tables, promote_options="permissive").take(chosen).combine_chunks().to_batches()
+        return marks[chosen], rows
+
+    for batch in batches:
+        ids = unit_ids(column, batch.column(column), key)
+        places = np.arange(seen, seen + len(ids), dtype=np.uint64)
+        priority = siphash(np.column_stack([ids, places]), derive_key(key, b"one row"))
+        rows = batch.drop_columns([column])
+        decoded = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in rows.columns]
+        kept.append((np.column_stack([ids, priority]), pa.RecordBatch.from_arrays(decoded, names=rows.schema.names)))
+        held, seen = held + len(ids), seen + len(ids)
+        if held > smallest + _RESERVOIR:
+            kept = [reduced()]
+            held = smallest = len(kept[0][0])
+    if kept:
+        yield reduced()[1]
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Files without names
 class _Spool:
@@ -324,7 +379,9 @@ class _Spool:
         content = out.view(np.uint8).reshape(-1).data
         self._file.seek(at)
         if self._file.readinto(content) != content.nbytes:
-            raise OutputError("The temporary file of grouped rows was truncated during use. Run the release again.")
+            raise OutputError(
+                "The temporary file of rows grouped by privacy unit was truncated during use. Run the release again."
+            )
 
     def close(self) -> None:
         self._file.close()

@@ -1,9 +1,10 @@
 """Counts of single columns on public grids and by key. **Sensitive**: only the mechanism reads them.
 
 A row counts once in every column, or not at all where its value is missing, NaN or infinite, independently of other
-rows. Grids are made of powers of two and do not depend on the data. The coarse grid covers both signs and zero: bins
-[2^(e-1), 2^e) for e from -998 to 1000, one bin on each side of zero for smaller and outermost bins for larger
-magnitudes. A fine grid has bins of equal width, a power of two, between two edges of the coarse one.
+rows. With a privacy unit, one row of each unit is counted, chosen at random. Grids are made of powers of two and do not
+depend on the data. The coarse grid covers both signs and zero: bins [2^(e-1), 2^e) for e from -998 to 1000, one bin on
+each side of zero for smaller and outermost bins for larger magnitudes. A fine grid has bins of equal width, a power of
+two, between two edges of the coarse one.
 
 >>> coarse_interval(int(coarse_bins(np.array([100.0]))[0])), coarse_interval(int(coarse_bins(np.array([0.0]))[0]))
 ((64.0, 128.0), (0.0, 0.0))
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,8 @@ import pyarrow.compute as pc
 
 from gaussmix._types import Floats, Integers
 from gaussmix.data.columns import Categorical, Numeric
-from gaussmix.data.encode import codes_of, numbers_of, one_column
+from gaussmix.data.contributions import one_row_each
+from gaussmix.data.encode import codes_of, numbers_of, one_column, whole_numbers
 from gaussmix.data.schema import PartialSchema
 from gaussmix.data.source import Table
 
@@ -96,13 +98,29 @@ class ColumnCounts:
     keys: dict[str, Counter[Any]]
 
 
-def count_columns(table: Table, columns: PartialSchema) -> ColumnCounts:
+@dataclass(frozen=True)
+class OneRowEach:
+    """One row of each privacy unit, chosen anew in each reading with a key of its own."""
+
+    column: str
+    new_key: Callable[[], bytes]
+
+
+def _read(
+    table: Table, names: list[str], types: Mapping[str, pa.DataType], unit: OneRowEach | None, describe: str
+) -> Generator[pa.RecordBatch]:
+    """Yield the rows that count."""
+    columns = names if unit is None else [*names, unit.column]
+    texts = dict(types) if unit is None else {**types, unit.column: pa.string()}
+    with closing(table.batches(columns, types=texts, examine_plan=True, describe=describe)) as stream:
+        yield from stream if unit is None else one_row_each(stream, unit.column, unit.new_key())
+
+
+def count_columns(table: Table, columns: PartialSchema, unit: OneRowEach | None = None) -> ColumnCounts:
     """Read the table once and count all columns."""
     bins = {name: np.zeros(COARSE_BINS, dtype=np.int64) for name in columns.numbers}
     keys: dict[str, Counter[Any]] = {name: Counter() for name in columns.keys}
-    with closing(
-        table.batches(columns.names, types=columns.text_types, examine_plan=True, describe="Counting")
-    ) as stream:
+    with closing(_read(table, list(columns.names), columns.text_types, unit, "Counting")) as stream:
         for batch in stream:
             for name in columns.numbers:
                 bins[name] += np.bincount(coarse_bins(_finite(batch, name)), minlength=COARSE_BINS)
@@ -111,11 +129,13 @@ def count_columns(table: Table, columns: PartialSchema) -> ColumnCounts:
     return ColumnCounts(bins, keys)
 
 
-def count_finely(table: Table, columns: PartialSchema, grids: Mapping[str, FineGrid]) -> dict[str, Integers]:
+def count_finely(
+    table: Table, columns: PartialSchema, grids: Mapping[str, FineGrid], unit: OneRowEach | None = None
+) -> dict[str, Integers]:
     """Read some numeric columns again and count rows on grids chosen from released counts."""
     found = {name: np.zeros(grid.bins, dtype=np.int64) for name, grid in grids.items()}
     types = {name: columns.text_types[name] for name in grids}
-    with closing(table.batches(list(grids), types=types, examine_plan=True, describe="Counting again")) as stream:
+    with closing(_read(table, list(grids), types, unit, "Counting again")) as stream:
         for batch in stream:
             for name, grid in grids.items():
                 found[name] += np.bincount(grid.bins_of(_finite(batch, name)), minlength=grid.bins)
@@ -131,6 +151,8 @@ def _keys(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> dict[Any, int]
     """Count the rows of one batch by key. Reserved column names are not keys."""
     array = one_column(batch, name)
     codes_of(name, Categorical((1,) if pa.types.is_integer(kind) else ("a",)), array)  # rejects other types
+    if (whole := whole_numbers(array)) is not None:
+        array = whole
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_uint64(array.type):  # values that do not fit are not keys

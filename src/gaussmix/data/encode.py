@@ -223,7 +223,9 @@ def checked_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None) -> tuple[R
         Y = Y[:, np.newaxis]
     for name, array, columns in (("X", X, d), ("y", Y, len(schema.columns) - 1)):
         if array.dtype.kind not in "biuf":
-            raise DataError(f"{name} must hold real numbers, got dtype {array.dtype}. Encode other columns first.")
+            raise DataError(
+                f"{name} must hold real numbers, got dtype {array.dtype}. Convert other columns to numbers first."
+            )
         if array.ndim != 2 or array.shape[1] != columns:
             found = f"{array.ndim} dimension(s)" if array.ndim != 2 else f"{array.shape[1]} column(s)"
             raise DataError(
@@ -349,7 +351,10 @@ def _columns_of(batch: pa.RecordBatch | pa.Table, schema: Schema, names: Sequenc
             try:
                 array.validate(full=True)  # indices out of range would read foreign memory
             except pa.ArrowException:
-                raise DataError(f"Column {name!r} has indices beyond its dictionary: the table is corrupt.") from None
+                raise DataError(
+                    f"Column {name!r} has dictionary indices beyond the end of its dictionary: the table is corrupt. "
+                    "Write it again."
+                ) from None
     weight = schema.weight
     if weight is not None and weight in arrays:
         arrays[weight] = without_negative(weight, schema.columns[weight], arrays[weight])
@@ -448,9 +453,7 @@ def numbers_of(name: str, column: Numeric | Boolean | Vector, array: pa.Array) -
     if pa.types.is_boolean(kind):
         array = array.cast(pa.uint8())
     elif pa.types.is_decimal(kind):
-        # Convert through text, which rounds correctly: Arrow's cast depends on the scale, and if the scale was inferred
-        # from a batch, one row would change the last digit of another.
-        array = array.cast(pa.string()).cast(pa.float64())
+        array = decimal_floats(array)
     elif pa.types.is_null(kind):
         array = array.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -462,6 +465,14 @@ def numbers_of(name: str, column: Numeric | Boolean | Vector, array: pa.Array) -
             cure = "Cast it to a number, or declare it as categorical with its levels."
         raise DataTypeError(f"Column {name!r} must hold {what}, but its type is {kind}. {cure}")
     return cast(Rows, array.to_numpy(zero_copy_only=False))
+
+
+def decimal_floats(array: pa.Array) -> pa.Array:
+    """Return decimal numbers as floats, through text, which rounds correctly.
+
+    Arrow's cast depends on the scale: if it was inferred from a batch, one row would change the last digit of another.
+    """
+    return array.cast(pa.string()).cast(pa.float64())
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -505,12 +516,16 @@ def codes_of(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[n
 
     The code of a missing row is arbitrary.
     """
+    level = type(column.levels[0])
+    if level is int and (found := whole_numbers(array)) is not None:
+        here = present(array)
+        codes, _ = codes_of(name, column, found)
+        return codes, None if here is None else ~here.to_numpy(zero_copy_only=False)
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         array = array.dictionary_decode()
     coded = pa.types.is_dictionary(array.type)
     values = array.dictionary if coded else array
     # The column must have the type of its levels: "1" is not 1, and 1 is not true.
-    level = type(column.levels[0])
     fits, words = {
         str: (is_text, "strings"),
         int: (pa.types.is_integer, "integers"),
@@ -532,6 +547,21 @@ def codes_of(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[n
         codes = np.append(codes, np.int32(-1))[indices.to_numpy(zero_copy_only=False)]
     absent = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     return codes, absent
+
+
+def whole_numbers(array: pa.Array) -> pa.Array | None:
+    """Return floating-point numbers as integers, null if not whole or beyond 64 bits; None for other types."""
+    if pa.types.is_dictionary(array.type):
+        if not pa.types.is_floating(array.type.value_type):
+            return None
+        array = array.dictionary_decode()
+    elif not pa.types.is_floating(array.type):
+        return None
+    values = array.cast(pa.float64())
+    fits = pc.and_(
+        pc.equal(pc.floor(values), values), pc.and_(pc.greater_equal(values, -(2.0**63)), pc.less(values, 2.0**63))
+    )
+    return pc.if_else(fits, values, None).cast(pa.int64())
 
 
 def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:

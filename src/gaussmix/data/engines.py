@@ -12,15 +12,17 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import glob
 import io
 import json
+import math
 import operator
 import os
 import pickle
 import re
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -175,17 +177,17 @@ def _relation_batches(neighbours: Any, request: Request, where: str) -> Iterator
     """Yield batches of a relation. Only the requested columns are read."""
     if request.examine_plan and (found := mixing_operator(neighbours)) is not None:
         raise ArgumentError(
-            f"The plan of {where} contains {found}, so one stored row may change several rows of the result. "
+            f"The query plan of {where} contains {found}, so one stored row may change several rows of the result. "
             "Use only scans, filters, projections and UNION ALL of different tables; or store the result as a table "
-            "or a file, if its rows are the privacy unit; or declare with row_by_row=True that each stored row affects "
-            "at most one row of the result."
+            "or a file, if its rows are the privacy unit; or declare with row_by_row=True that each stored row "
+            "affects at most one row of the result."
         )
     check_columns(neighbours.columns, request.columns, where)
     for name in request.columns:
         if sum(other.lower() == name.lower() for other in neighbours.columns) > 1:
             raise DataError(
-                f"Column {name!r} of {where} differs from another only in case, and DuckDB could read either. "
-                "Rename one of them."
+                f"The name of column {name!r} of {where} differs from that of another column only in case, and DuckDB "
+                "could read either. Rename one of them."
             )
     wanted = neighbours.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
     for batch in running(lambda: wanted.to_arrow_reader(request.rows), where):
@@ -197,8 +199,8 @@ def mixing_operator(neighbours: Any) -> str | None:
 
     The plan before optimisation is examined, because the optimiser replaces aggregates by stored statistics and window
     functions by row numbers. Every operator that is not known to work row by row is returned, and so is a second scan
-    of the same table. Volatile functions and row numbers are looked for in the text of the query, not in the views and
-    macros that it uses.
+    of the same table. Volatile functions, row numbers and lists of files in which one occurs twice are looked for in
+    the text of the query, not in the views and macros that it uses.
     """
     view = "gaussmix_rows"
     try:
@@ -213,9 +215,12 @@ def mixing_operator(neighbours: Any) -> str | None:
         text, waiting = neighbours.sql_query(), json.loads(plans["logical_plan"])
     except Exception:  # of DuckDB's, whose messages may quote values; or no plan, in versions before 2.0
         return "operators that DuckDB does not show"
+    text = re.sub(r"\bfile_row_number := false\b", "", text)  # as read_parquet() writes it
     named = re.search(rf"\b({'|'.join(_POSITIONS)})\b|\b({'|'.join(functions)})\"?\s*\(", text, re.IGNORECASE)
     if named is not None:
         return (named[1] or f"{named[2]}()").lower()
+    if _lists_a_file_twice(text):
+        return "a file that is listed twice"
     scanned = set()
     while waiting:
         node = waiting.pop()
@@ -229,6 +234,16 @@ def mixing_operator(neighbours: Any) -> str | None:
             scanned.add(table)
         waiting += node["children"]
     return None
+
+
+def _lists_a_file_twice(text: str) -> bool:
+    """Return whether a list of files in a query, such as read_parquet(['a.parquet', 'a*.parquet']), has one twice."""
+    for listed in re.findall(r"\b(?:read_\w+|\w+_scan)\s*\(\s*\[((?:\s*'(?:[^']|'')*'\s*,?)*)", text, re.IGNORECASE):
+        names = [name.replace("''", "'") for name in re.findall(r"'((?:[^']|'')*)'", listed)]
+        found = [os.path.realpath(file) for name in names for file in (glob.glob(name, recursive=True) or [name])]
+        if len(set(found)) < len(found):
+            return True
+    return False
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -268,7 +283,7 @@ class Query:
 
     def __post_init__(self) -> None:
         if not callable(self.connect) or not isinstance(self.sql, str):
-            raise ArgumentTypeError("Query takes a function that opens a connection, and SQL text.")
+            raise ArgumentTypeError("Query requires a function that opens a connection, and the text of an SQL query.")
 
 
 class DatabaseTable(Table):
@@ -284,8 +299,8 @@ class DatabaseTable(Table):
         """Yield batches of the result."""
         if request.examine_plan:
             raise ArgumentError(
-                "The plan of a database query cannot be examined. Declare with row_by_row=True that each stored row "
-                "affects at most one row of the result, as in scans, filters and projections."
+                "gaussmix cannot examine the query plan of a database. Declare with row_by_row=True that each stored "
+                "row affects at most one row of the result, as in scans, filters and projections."
             )
         for batch in running(lambda: ahead(self._found(request)), self.label, keep=GaussmixError):
             yield from sliced(valid(batch, self.label), request.rows)
@@ -420,7 +435,7 @@ class DaskTable(ClusterTable):
     def _shuffled(self, unit: str, columns: list[str]) -> Any:
         """Return some columns of the data frame, with the rows of each unit in one partition."""
         if self._has_arrays:
-            raise ArgumentError("A privacy unit needs names and types of columns. Pass a Dask data frame.")
+            raise ArgumentError("A privacy unit requires a table with column names and types. Pass a Dask data frame.")
         names = list(dict.fromkeys([unit, *columns]))
         check_columns(list(self._data.columns), names, "the table")
         frame = self._data[names]
@@ -443,7 +458,7 @@ class DaskTable(ClusterTable):
             return list(self._data[columns].to_delayed())
         array, names = self._data
         if array.ndim != 2:
-            raise DataError("(array, names) must be a 2-D array and one name per column of it.")
+            raise DataError("In (array, names), array must be two-dimensional, with one name per column.")
         check_columns(list(names), columns, "the table")
         return [(block, list(names)) for block in array.rechunk({1: -1}).to_delayed()[:, 0]]
 
@@ -466,6 +481,7 @@ def _build(part: Any, number: int, *, build: Callable[[Any, int], A], empty: A) 
 
 
 _RESULT = pa.schema([("part", pa.int32()), ("sums", pa.binary())])
+_GROUPS = 4  # more partitions than its square are added in groups on the workers
 
 
 _features: weakref.WeakSet[Any] = weakref.WeakSet()  # data frames with one row for each unit, made here
@@ -508,27 +524,30 @@ class SparkTable(ClusterTable):
         unfixed = next((name for name in nodes if name in _SPARK_UNFIXED), volatile)
         if unfixed is not None:
             raise ArgumentError(
-                f"The plan of the Spark data frame contains {unfixed}, so Spark may return different rows each time "
-                "it reads the table or retries a task. Write the rows to a table and read it. Caching is not enough."
+                f"The query plan of the Spark data frame contains {unfixed}, so Spark may return different rows each "
+                "time it reads the table or retries a task. Write the rows to a table and pass that table. Caching is "
+                "not enough."
             )
         found = next((name for name in nodes if name not in _SPARK_ROW_BY_ROW), None)
         if found is not None and not self.options.row_by_row and not any(self._data is own for own in _features):
             raise ArgumentError(
-                f"The plan of the Spark data frame contains {found}, so one stored row may change several rows of the "
-                "result. Use only scans, filters and projections; or write the rows to a table and read it, if they "
-                "are the privacy unit; or declare with row_by_row=True that each stored row affects at most one row of "
-                "the result."
+                f"The query plan of the Spark data frame contains {found}, so one stored row may change several rows "
+                "of the result. Use only scans, filters and projections; or write the rows to a table and pass that "
+                "table, if its rows are the privacy unit; or declare with row_by_row=True that each stored row "
+                "affects at most one row of the result."
             )
 
     def sum_partitions(
         self, columns: list[str], build: Callable[[Any, int], A], empty: A, *, by: str | None = None
     ) -> A:
-        """Return the sum over partitions by one job with one result per partition.
+        """Return the sum over partitions by one job.
 
         A task counts once however often it was run. A job for every partition (``toLocalIterator``) would recompute
-        lost partitions, which may then hold rows of another one if the order of the table is not fixed. A shuffle of
-        the results could do the same. The number of partitions is checked, except with Spark Connect, which does not
-        report it. A shuffle by unit puts a row into a partition by its own value, whenever it is repeated.
+        lost partitions, which may then hold rows of another one if the order of the table is not fixed. Sums carry the
+        numbers of their partitions, each of which must be there once; with Spark Connect, which does not report how
+        many partitions there are, a missing last one is not found. Where there are many, a second stage adds groups of
+        them on the workers, so that few results reach the driver. A shuffle by unit puts a row into a partition by its
+        own value, whenever it is repeated.
         """
         data = self._data
         check_columns(list(data.columns), columns, "the table")
@@ -541,17 +560,60 @@ class SparkTable(ClusterTable):
                 wanted = _shuffled(wanted, by)
             sums = wanted.mapInArrow(run, "part int, sums binary")
             if type(sums).__module__.startswith("pyspark.sql.connect"):
-                return sums.collect(), None
-            return sums.rdd.collect(), sums.rdd.getNumPartitions()  # one plan, carried out once
+                together = sums.repartition(_GROUPS, sums["part"] % _GROUPS).mapInArrow(_added_rows, sums.schema)
+                return [row["sums"] for row in together.collect()], None
+            rdd = sums.rdd  # one plan, carried out once
+            number = rdd.getNumPartitions()
+            if number <= _GROUPS**2:
+                return [row["sums"] for row in rdd.collect()], number
+            groups = math.isqrt(number)
+            return rdd.map(_pair).partitionBy(groups, int).mapPartitions(_added_pairs).collect(), number
 
-        parts, expected = _computed(collected, "The Spark data frame")
-        if sorted(row["part"] for row in parts) != list(range(len(parts) if expected is None else expected)):
-            raise DataError("Spark returned a partition twice or not at all. Nothing was released. Run it again.")
-        found = [pickle.loads(bytes(row["sums"])) for row in sorted(parts, key=operator.itemgetter("part"))]
-        for failed in found:
-            if isinstance(failed, GaussmixError):
-                raise failed
-        return functools.reduce(operator.add, found, empty)
+        results, expected = _computed(collected, "The Spark data frame")
+        found = [pickle.loads(bytes(packed)) for packed in results]
+        for sums in found:
+            if isinstance(sums, GaussmixError):
+                raise sums
+        parts = sorted(part for sums in found for part in sums.parts)
+        if parts != list(range(len(parts) if expected is None else expected)):
+            raise DataError("Spark returned a partition twice or not at all, so nothing was released. Try again.")
+        return functools.reduce(operator.add, (sums.total for sums in found), empty)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The sum over some partitions, and their numbers. **Sensitive**."""
+
+    parts: tuple[int, ...]
+    total: Any
+
+    def __add__(self, other: _Parts) -> _Parts:
+        return _Parts(self.parts + other.parts, self.total + other.total)
+
+
+def _added(packed: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the sum of the sums of several partitions, or one of their errors; nothing for no partition."""
+    total: _Parts | GaussmixError | None = None
+    for found in map(pickle.loads, packed):
+        if total is None or isinstance(found, GaussmixError):
+            total = found
+        elif isinstance(total, _Parts):
+            total = total + found
+    if total is not None:
+        yield pickle.dumps(total)
+
+
+def _pair(row: Any) -> tuple[int, bytes]:
+    return row["part"], bytes(row["sums"])
+
+
+def _added_pairs(pairs: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    return _added(packed for _, packed in pairs)
+
+
+def _added_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for total in _added(packed.as_py() for batch in batches for packed in batch["sums"]):
+        yield pa.RecordBatch.from_pydict({"part": [0], "sums": [total]}, schema=_RESULT)
 
 
 def _spark_name(name: str) -> str:
@@ -629,9 +691,9 @@ def _spark_build(
     number = context.partitionId()
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
-    sums: A | GaussmixError
+    sums: _Parts | GaussmixError
     try:
-        sums = empty if first is None else build(chain([first], rows), number)
+        sums = _Parts((number,), empty if first is None else build(chain([first], rows), number))
     except GaussmixError as error:
         sums = error
         collections.deque(batches, maxlen=0)  # Spark expects its rows to be read

@@ -3,8 +3,9 @@
 **Sensitive.** A query is public, small and the same for all parts of the table. Its `aggregator`, a copy with sums,
 adds encoded rows (:mod:`gaussmix.data.encode`: integers of norm at most 2²⁰), and the results of parts are added. The
 queries released with noise are `Gram`, Σ r rᵀ in the declared metric; `MappedGram`, Σ z̄ z̄ᵀ of rows mapped by a
-transform and clipped; `NormCounts`, histograms of ‖z‖² for several transforms; and `ClippedGradient`. A new query is a
-subclass of `Query`; tables of every kind, privacy units and clusters then support it.
+transform and clipped; `NormCounts`, histograms of ‖z‖² for several transforms; and those of
+:mod:`gaussmix.data.scores`. A new query is a subclass of `Query`; tables of every kind, privacy units and clusters then
+support it.
 
 **Contributions.** With a privacy unit, an aggregator receives whole units and the position where each begins
 (``starts``). It clips the sum of squares of a unit, Σ‖r‖², instead of ‖r‖², and counts units instead of rows. Since
@@ -17,14 +18,6 @@ integers, scaling and rounding are elementwise, and norms are exact sums of squa
 (:mod:`gaussmix.data.transforms`). So the bits do not depend on block size, memory order, number of threads, order of
 merging or processor; compiled functions (:mod:`gaussmix.data.kernels`) and numpy compute the same ones, and removing a
 row changes the Gram matrix by exactly r rᵀ.
-
-**Gradients** of a logistic likelihood are clipped per row. With margin s = y·(θ·r), y = ±1 the sign of a row's label,
-and q = 1/(1 + eˢ), the probability of the other class, a row has the gradient y q z in the metric z = T r and the
-weight q(1 - q) in the Hessian. T r and θ·r are one exact product of integers; θ is the last row of the transform. eˢ is
-a fixed polynomial and a power of two, computed by single operations of float64, which IEEE 754 fixes (the vectorised
-loop of a library and its remainder may differ). Gradients are rounded to whole numbers, 2⁻²⁰ of the clip, and their
-norm is checked after rounding, in integers; weights are whole numbers of at most 2²⁰ units of ¼. A row without a label,
-such as a row of zeros, adds nothing.
 """
 
 from __future__ import annotations
@@ -116,7 +109,8 @@ class Query(ABC, Generic[A_co]):
         for transform in transforms:
             if transform.integers.shape[1] != m:
                 raise ArgumentError(
-                    f"The transform must have {m} columns, as the schema has, got {transform.integers.shape[1]}."
+                    f"The preconditioning transform must have {m} columns, one per encoded column of the schema, got "
+                    f"{transform.integers.shape[1]}."
                 )
         columns = max(m, *(len(transform.integers) for transform in transforms), 1)
         self.compiled = compiled and kernels.serves(columns)
@@ -200,8 +194,7 @@ class Gram(Query[ExactSums]):
         No encoded row is left out; of mapped rows those that are not finite, or far beyond the clip.
         """
         memory = (self.scratch,) if by is None else (scratch, by, self.scratch)
-        kernels.gram(rows, self.low_for(rows.n), self.pending, *memory)
-        left = rows.left_out()
+        left = kernels.gram(rows, self.low_for(rows.n), self.pending, *memory)
         self.n += rows.n - len(left)
         return left
 
@@ -307,7 +300,7 @@ class NormCounts(Query[BinCounts]):
 
     def _start(self, m: int) -> None:
         if not self.transforms or len(self.transforms) != len(self.edges):
-            raise ArgumentError("counts requires at least one transform, and edges for each.")
+            raise ArgumentError("Counts of row norms require at least one transform, with edges for each transform.")
         first, *others = self.transforms
         self.set_up(m, *self.transforms, compiled=all(map(first.same_integers, others)))
         self.factors, self.limits = [], []
@@ -329,8 +322,7 @@ class NormCounts(Query[BinCounts]):
 
     def take(self, rows: kernels.KernelInput) -> Integers:
         """Count rows by a compiled function; those that are not finite are left out."""
-        norms, zeros = kernels.norms(rows, self.map, self.scratch, self.products)
-        left = rows.left_out()
+        norms, zeros, left = kernels.norms(rows, self.map, self.scratch, self.products)
         self._count(np.delete(norms, left, axis=1) if len(left) else norms, np.array(zeros))
         return left
 
@@ -393,88 +385,6 @@ class _Buffer:
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Gradients
-_FARTHEST = 40.0  # e⁻⁴⁰ is less than the unit of any weight or gradient that is not clipped
-_LOG2 = math.log(2.0)
-_COEFFICIENTS = tuple(1 / math.factorial(k) for k in range(14))  # |x| ≤ log(2)/2: the next term is below 2⁻⁵⁷
-
-
-def exponential(x: Floats) -> Floats:
-    """Return eˣ, x clamped to ±40, with relative error 10⁻¹⁴ and the same bits for the same x in any array."""
-    x = np.clip(x, -_FARTHEST, _FARTHEST)
-    whole = np.rint(x / _LOG2)
-    rest = x - whole * _LOG2
-    value = np.full_like(rest, _COEFFICIENTS[-1])
-    for coefficient in _COEFFICIENTS[-2::-1]:
-        value = value * rest
-        value = value + coefficient
-    return np.ldexp(value, whole.astype(np.int32))
-
-
-@dataclass(frozen=True, repr=False)
-class GradientSums:
-    """Sums of gradients in units of 2⁻²⁰ of the clip, and of weights in units of 2⁻²⁰ of ¼. **Sensitive**."""
-
-    gradient: Integers
-    weight: int
-
-    def __add__(self, other: GradientSums) -> GradientSums:
-        return GradientSums(self.gradient + other.gradient, self.weight + other.weight)
-
-
-@dataclass(eq=False)
-class ClippedGradient(Query[GradientSums]):
-    """Σ ū over rows, u = y q z clipped to ‖ū‖² ≤ clip, and Σ q(1 - q): sensitivities are the clip's root and ¼.
-
-    Attributes
-    ----------
-    transform : Transform
-        z, and in its last row θ, of rows of norm at most 1. Neither reads the label.
-    label : int
-        Column whose sign is the class.
-    clip : float
-        Squared norm of the longest gradient.
-    """
-
-    transform: Transform
-    label: int
-    clip: float
-
-    def _start(self, m: int) -> None:
-        k = len(self.transform.integers)
-        if k < 2 or not 0 <= self.label < m or self.transform.integers[:, self.label].any():
-            raise ArgumentError(
-                "A gradient requires a preconditioner and coefficients, neither of which may use the label."
-            )
-        self.set_up(m, self.transform)
-        self.factors = to_units(self.transform, self.clip)[:-1]
-        self.gradient, self.weight = np.zeros(len(self.factors), dtype=np.int64), 0
-
-    def _add(self, rows: Floats, starts: Integers | None = None) -> None:
-        if starts is not None:  # the gradients of one unit's rows may add up to any number of clips
-            raise ArgumentError("Gradients require row-level privacy.")
-        gradients, weights = self.of_rows(rows)
-        # Whole numbers of at most 2²⁰, in blocks of at most 2¹² rows: no order of summation rounds them.
-        self.gradient += gradients.sum(axis=0).astype(np.int64)
-        self.weight += int(weights.sum())
-
-    def of_rows(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return the contributions of rows as whole numbers, shapes (n, k) and (n,)."""
-        signs = np.sign(rows[:, self.label])
-        products = self.transform.product(rows)
-        other = 1 / (1 + exponential(signs * (products[:, -1] * self.transform.scales[-1])))
-        gradients = products[:, :-1] * self.factors * (signs * other)[:, np.newaxis]
-        np.trunc(gradients, out=gradients)
-        clip_norms(gradients, ROW_UNIT**2)
-        weights = np.minimum(np.trunc(4 * other * (1 - other) * np.abs(signs) * ROW_UNIT), ROW_UNIT)
-        return gradients, weights
-
-    def result(self) -> GradientSums:
-        """Return the sums over all rows that were added."""
-        return GradientSums(self.gradient.copy(), self.weight)
-
-
-# ---------------------------------------------------------------------------------------------------------------
 # Passes
 def aggregate_arrays(
     blocks: Iterable[tuple[Rows, Rows]],
@@ -517,12 +427,12 @@ def _add_arrays(
             aggregator.add(plan.encode_arrays(rest_X[piece], rest_Y[piece]))
 
 
-def aggregate_rows(blocks: Sequence[Floats], query: Query[A], m: int, *, threads: int | None = None) -> A:
-    """Aggregate blocks of encoded rows."""
+def aggregate_rows(blocks: Sequence[Rows], query: Query[A], m: int, *, threads: int | None = None) -> A:
+    """Aggregate blocks of encoded rows, of either precision."""
 
-    def work(aggregator: Query[A], blocks: Iterable[Floats]) -> None:
+    def work(aggregator: Query[A], blocks: Iterable[Rows]) -> None:
         for rows in blocks:
-            aggregator.add(rows)
+            aggregator.add(rows.astype(np.float64, copy=False))
 
     return _in_threads(query, m, [(blocks, work, len(blocks) >= _WORTH_THREADS)], threads)
 
@@ -549,7 +459,7 @@ def aggregate_batches(
         for start, batch in batches:
             keys: SamplingKeys = np.empty(0, dtype=np.uint16)
             if cache is not None:
-                keys = cache.sample.sampling_keys(start, start + batch.num_rows)
+                keys = cache.keys.sampling_keys(start, start + batch.num_rows)
                 if (complete := complete_rows(batch, schema)) is not None:
                     batch, keys = batch.filter(complete), keys[complete.to_numpy(zero_copy_only=False)]
             elif sample is not None:

@@ -113,11 +113,13 @@ class KernelInput:
     ----------
     n, m : int
         Rows and columns.
+    left : array of uint8
+        1 for rows that the last function left out.
     """
 
     def __init__(self, m: int) -> None:
-        self.n, self.m, self._left = 0, m, np.zeros(MOST_ROWS, dtype=np.uint8)
-        self.structure = _Source(m=m, left=_address(self._left))
+        self.n, self.m, self.left = 0, m, np.zeros(MOST_ROWS, dtype=np.uint8)
+        self.structure = _Source(m=m, left=_address(self.left))
         self._referenced: tuple[Rows, ...] = ()  # arrays whose addresses are in the structure
         self._addresses = (0, 0)
 
@@ -164,10 +166,6 @@ class KernelInput:
             there.X, there.Y, there.chosen, self.n = X, Y, _address(self._selected), len(selected)
         there.n = self.n
 
-    def left_out(self) -> Integers:
-        """Return the positions among these rows of those that the last function left out."""
-        return np.flatnonzero(self._left[: self.n])
-
 
 def _by_rows(array: Rows) -> bool:
     """Return whether rows are contiguous float64 arrays, a whole number of entries apart."""
@@ -204,8 +202,8 @@ def gram(
     scratch: Floats,
     by: Map | None = None,
     products: Floats | None = None,
-) -> None:
-    """Add Σ r rᵀ, or Σ z̄ z̄ᵀ with z̄ = trunc(factors · T r) clipped to norm 2²⁰, to ``low``.
+) -> Integers:
+    """Add Σ r rᵀ, or Σ z̄ z̄ᵀ with z̄ = trunc(factors · T r) clipped to norm 2²⁰, to ``low``; return rows left out.
 
     ``low`` has as many padded rows and columns as there are columns of r, or of z̄; its entries below the diagonal are
     not to be used. ``pending``, of the same shape, is zero before and after; ``scratch`` is for rows of width m, and
@@ -223,6 +221,7 @@ def gram(
         raise not_finite()  # 4096 rows of norm at most 2²⁰ cannot do that
     if not (squares <= ROW_UNIT**2).all():
         raise RuntimeError("An encoded row exceeds its norm bound. This is a bug in gaussmix; nothing was released.")
+    return np.flatnonzero(rows.left[: rows.n])
 
 
 def not_finite() -> RuntimeError:
@@ -230,9 +229,10 @@ def not_finite() -> RuntimeError:
     return RuntimeError("Encoded rows are not finite. This is a bug in gaussmix; nothing was released.")
 
 
-def norms(rows: KernelInput, by: Map, scratch: Floats, products: Floats) -> tuple[Floats, int]:
-    """Return ‖trunc(f · T r)‖² for several factors f, (kinds, n), and the number of added rows with T r = 0."""
+def norms(rows: KernelInput, by: Map, scratch: Floats, products: Floats) -> tuple[Floats, int, Integers]:
+    """Return ‖trunc(f · T r)‖² for several factors f, (kinds, n), how many have T r = 0, and the rows left out."""
     squares = np.empty((len(by.factors), rows.n))
     arrays = map(_address, (by.factors, squares, scratch, products))
     function = cast(Any, library()).gaussmix_norms
-    return squares, int(function(rows.structure, by.structure, len(by.factors), *arrays))
+    zeros = int(function(rows.structure, by.structure, len(by.factors), *arrays))
+    return squares, zeros, np.flatnonzero(rows.left[: rows.n])

@@ -1,8 +1,8 @@
 r"""One-way marginals of a table: exact counts on public cells, sums and sums of squares of every column. **Sensitive**.
 
-Marginals are taken of the columns as declared, before terms, row weights' square roots, top-coding and norm clipping
-(`base_schema`). A row r of that encoding, whole numbers of norm at most 2²⁰, contributes three vectors, each multiplied
-by the weight W/2²⁰ of the row:
+Marginals are taken of the columns as declared, before terms, row weights' square roots, top-coding and norm clipping:
+the base schema (:class:`gaussmix.releases.marginals.MarginalPlan`). A row r of that encoding, whole numbers of norm at
+most 2²⁰, contributes three vectors, each multiplied by the weight W/2²⁰ of the row:
 
 - one cell of each of K columns, and of each of T declared two-way tables: norm √(K + T);
 - r_j of the L columns that are numbers, and of the intercept: each at most ω, the largest entry;
@@ -22,7 +22,7 @@ at most j, and so every bound above is multiplied by j. (The factor that bounds 
 
 A row of zeros, whose intercept is 0, is in no cell and adds nothing.
 
->>> cells = cells_of(base_schema(Schema.of({"age": [0, 100], "smoker": "boolean"})))
+>>> cells = cells_of(Schema.of({"age": [0, 100], "smoker": "boolean"}))
 >>> [(found.column, found.size) for found in cells.columns]
 [('age', 46), ('smoker', 2)]
 """
@@ -30,7 +30,7 @@ A row of zeros, whose intercept is 0, is in no cell and adds nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -78,12 +78,6 @@ def grid(lower: float, upper: float) -> Floats:
 def has_marginals(schema: Schema) -> bool:
     """Return whether a table with this schema has marginals, that is, no vector column."""
     return not any(isinstance(column, Vector) for column in schema.columns.values())
-
-
-def base_schema(schema: Schema) -> Schema:
-    """Return the schema of the declared columns with equal weights, without terms and row weights."""
-    columns = {name: replace(column, weight=1.0) for name, column in schema.columns.items()}
-    return Schema(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +174,8 @@ def cells_of(schema: Schema, *, weight: str | None = None, tables: Sequence[tupl
         for name in pair:
             if name not in levels:
                 raise DeclarationError(
-                    f"tables: {name!r} must be a categorical or boolean column of the schema; a number has no levels."
+                    f"tables: {name!r} must be a categorical or boolean column of the schema. Numeric columns have no "
+                    "levels."
                 )
     return CellLayout(columns, tuple((str(rows), str(columns)) for rows, columns in tables))
 
@@ -199,7 +194,7 @@ def _cells(schema: Schema, plan: BlockEncoder, name: str, column: Column) -> Col
     if isinstance(column, Categorical):
         labels = column.labels + (NONE_OF_THESE,) * (column.unknown == "zero")
         return ColumnCells(name, labels, None, entries, np.empty(0), None)
-    raise DeclarationError(f"Column {name!r} is a vector, which has no marginal counts.")
+    raise DeclarationError(f"Column {name!r} is a vector, for which marginal counts are not supported.")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -253,12 +248,18 @@ class MarginalQuery(Query[MarginalSums]):
         self.sums, self.squares = np.zeros(numbers + 1, dtype=object), np.zeros(numbers, dtype=object)
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
-        weights = self._weights(rows, starts)
+        # W of every row: whole numbers from 0 to 2²⁰.
+        weights = np.where(rows[:, self.constant] != 0, _ONE, 0)
+        if self.weights is not None:  # entries from -ω to ω are weights from 0 to w_max
+            weights = weights * (rows[:, self.weights].astype(np.int64) + self.largest) // (2 * self.largest)
+        if starts is not None:
+            sizes = np.diff(np.append(starts, len(rows)))
+            weights = weights * self.max_contributions // np.repeat(np.maximum(sizes, self.max_contributions), sizes)
         for piece in pieces(len(rows), self.block_rows):  # a privacy unit may have more rows
             part, own = rows[piece], weights[piece]
             places = {cells.column: cells.places(part) for cells in self.cells.columns}
-            sizes = {cells.column: cells.size for cells in self.cells.columns}
-            found = [*places.values(), *(places[a] * sizes[b] + places[b] for a, b in self.cells.tables)]
+            width = {cells.column: cells.size for cells in self.cells.columns}
+            found = [*places.values(), *(places[a] * width[b] + places[b] for a, b in self.cells.tables)]
             start = 0
             for place, size in zip(found, self.cells.sizes, strict=True):
                 # At most 2¹² weights of at most 2²⁰: float64 adds them exactly.
@@ -269,16 +270,6 @@ class MarginalQuery(Query[MarginalSums]):
             self.sums += (own @ part[:, [*self.numbers, self.constant]]).astype(np.int64)
             self.squares += (own @ np.rint(entries * entries / self.largest)).astype(np.int64)
         self.n += len(rows)
-
-    def _weights(self, rows: Floats, starts: Integers | None) -> Integers:
-        """Return W of every row: whole numbers from 0 to 2²⁰."""
-        weights = np.where(rows[:, self.constant] != 0, _ONE, 0)
-        if self.weights is not None:  # entries from -ω to ω are weights from 0 to w_max
-            weights = weights * (rows[:, self.weights].astype(np.int64) + self.largest) // (2 * self.largest)
-        if starts is not None:
-            sizes = np.diff(np.append(starts, len(rows)))
-            weights = weights * self.max_contributions // np.repeat(np.maximum(sizes, self.max_contributions), sizes)
-        return np.asarray(weights)
 
     def result(self) -> MarginalSums:
         """Return the sums over all rows that were added."""

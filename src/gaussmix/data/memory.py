@@ -24,13 +24,13 @@ from numbers import Integral
 from pathlib import Path
 from types import NoneType
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
 from gaussmix.data.readers import refuse_lakehouse
+from gaussmix.data.remote import local_path
 from gaussmix.data.source import (
     READAHEAD,
     FileOrigin,
@@ -71,7 +71,7 @@ class ArrayTable(Table):
             return {name: data[name] for name in data.dtype.names}
         array, names = data[0], list(data[1])
         if array.ndim != 2 or array.shape[1] != len(names):
-            raise DataError("(array, names) must be a 2-D array and one name per column.")
+            raise DataError("In (array, names), array must be two-dimensional, with one name per column.")
         check_columns(names, names, "the array")
         return {name: array[:, j] for j, name in enumerate(names)}
 
@@ -162,7 +162,7 @@ class DatasetTable(Table):
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self.paths = tuple(name for name in getattr(data, "files", ()) if Path(name).exists())
-        refuse_lakehouse(map(Path, self.paths))
+        refuse_lakehouse([Path(path) for path in self.paths])
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches of a scanner."""
@@ -197,7 +197,7 @@ class DeltaLakeTable(DatasetTable):
                 "current rows to Parquet files."
             ) from None
         Table.__init__(self, dataset, options)
-        self.label, self._folder = "the Delta Lake table", _local_path(data.table_uri)
+        self.label, self._folder = "the Delta Lake table", local_path(data.table_uri)
         self.paths = (self._folder,)
 
     @property
@@ -215,12 +215,12 @@ class IcebergTable(Table):
         scan = data if hasattr(data, "row_filter") else data.scan()
         if scan.limit is not None:
             raise ArgumentError(
-                "A scan with a limit may return different rows in each pass. Write its rows to a file, or remove the "
-                "limit."
+                "A scan with a limit may return different rows each time it is read. Write its rows to a file, or "
+                "remove the limit."
             )
         snapshot = scan.snapshot()
         super().__init__(scan if snapshot is None else scan.update(snapshot_id=snapshot.snapshot_id), options)
-        self.label, self._folder = "the Iceberg table", _local_path(scan.table_metadata.location)
+        self.label, self._folder = "the Iceberg table", local_path(scan.table_metadata.location)
         self.paths = (self._folder,)
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
@@ -239,12 +239,6 @@ class IcebergTable(Table):
     def origins(self) -> tuple[Any, ...]:
         """The directory: any two snapshots share rows."""
         return (FileOrigin(self._folder),)
-
-
-def _local_path(location: str) -> Path:
-    """Return a path that names a location; that of a local directory if it is one."""
-    found = urlsplit(location)
-    return Path(unquote(found.path)) if found.scheme in ("", "file") else Path(location)
 
 
 class StreamTable(Table):
@@ -417,7 +411,9 @@ def _peeked_type(values: Any, name: str, where: str) -> pa.DataType:
     try:
         return pa.array(list(values), from_pandas=True).type
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise DataTypeError(f"Column {name!r} of {where} mixes types. Give it one type.") from None
+        raise DataTypeError(
+            f"Column {name!r} of {where} contains values of different types. Convert them to one type."
+        ) from None
 
 
 # ---------------------------------------------------------------------------------------------------------------

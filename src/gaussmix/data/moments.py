@@ -30,10 +30,10 @@ from numpy.typing import ArrayLike
 
 from gaussmix import _validation as check
 from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
-from gaussmix._types import Floats, Integers
+from gaussmix._types import Floats
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.encode import checked_arrays
-from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, aggregate_arrays, carried
+from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, aggregate_arrays
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.data.source import ReadOptions, unexpected_rows
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
@@ -66,9 +66,7 @@ class Moments:
         Whether rows of any part came from a query, a lazy frame or a stream; the certificate then states a condition.
     """
 
-    _high: Integers  # floor of G, shape (m, m)
-    _low: Integers  # the rest in units of 2**-40, from 0 to 2**40 - 1
-    _n: int  # rows read; never shown
+    _sums: ExactSums  # G, shape (m, m), and the rows read; never shown
     schema: Schema
     parts: frozenset[str]
     unit: PrivacyUnit | None = None
@@ -78,12 +76,12 @@ class Moments:
     def empty(cls, schema: Schema) -> Moments:
         """Return the moments of no rows."""
         zero = np.zeros((schema.n_columns, schema.n_columns), dtype=np.int64)
-        return cls(zero, zero.copy(), 0, schema, frozenset())
+        return cls(ExactSums(zero, zero.copy(), 0), schema, frozenset())
 
     @property
     def n_columns(self) -> int:
         """Number m of encoded columns."""
-        return len(self._high)
+        return len(self._sums.high)
 
     @property
     def row_norm(self) -> float:
@@ -92,7 +90,7 @@ class Moments:
 
     def rows_between(self, least: int, most: int | None = None) -> bool:
         """Return whether the number of rows is in a range. **Sensitive**: for the curator's checks."""
-        return least <= self._n and (most is None or self._n <= most)
+        return least <= self._sums.n and (most is None or self._sums.n <= most)
 
     def expected_rows(self, expected: int) -> None:
         """Raise an error if the number of rows differs. For the curator only: the outcome depends on the data."""
@@ -101,33 +99,32 @@ class Moments:
 
     def gram(self) -> Floats:
         """Return G in float64, shape (m, m), for C = 1: the exact value, rounded once. **Sensitive**."""
-        return self._high.astype(np.float64) + np.ldexp(self._low.astype(np.float64), -LIMB_BITS)
+        return self._sums.high.astype(np.float64) + np.ldexp(self._sums.low.astype(np.float64), -LIMB_BITS)
 
     def sums(self) -> ExactSums:
         """Return G and the number of rows as exact integers, for the mechanism. **Sensitive**."""
-        return ExactSums(self._high, self._low, self._n)
+        return self._sums
 
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
         if self.schema != other.schema:
             raise DataError(
-                "Moments of differently encoded rows cannot be merged. "
-                "Build every part with the same columns, bounds, weights and intercept."
+                "Moments built with different schemas cannot be merged. Build every part with the same columns, "
+                "bounds, weights and intercept."
             )
         if self.unit != other.unit:
             raise DataError(
                 "Moments with different privacy units cannot be merged. Build every part with the same unit, "
-                "max_contributions and contribution_bounding; each unit must be in one part only."
+                "max_contributions and contribution_bounding. All rows of a unit must be in the same part."
             )
         if self.parts & other.parts:
             raise DataError(
                 "The same part cannot be merged twice: a row counted twice would have a weaker guarantee. "
                 "Merge each part once."
             )
-        high, low = carried(self._high + other._high, self._low + other._low)
         parts, computed = self.parts | other.parts, self.is_computed or other.is_computed
-        return Moments(high, low, self._n + other._n, self.schema, parts, self.unit, computed)
+        return Moments(self._sums + other._sums, self.schema, parts, self.unit, computed)
 
     # -- tables and files -------------------------------------------------------------------------------------------
     @classmethod
@@ -191,7 +188,7 @@ class Moments:
         cls, sums: ExactSums, schema: Schema, unit: PrivacyUnit | None = None, *, is_computed: bool = False
     ) -> Moments:
         """Build moments with a new random id from sums over the encoded rows of a table."""
-        return cls(sums.high, sums.low, sums.n, schema, frozenset([os.urandom(16).hex()]), unit, is_computed)
+        return cls(sums, schema, frozenset([os.urandom(16).hex()]), unit, is_computed)
 
     def to_bytes(self) -> bytes:
         """Serialise the moments for :meth:`from_bytes`. **Sensitive**."""
@@ -201,13 +198,13 @@ class Moments:
             "schema": self.schema.to_dict(),
             "fingerprint": self.schema.fingerprint,
             "parts": sorted(self.parts),
-            "n": self._n,
+            "n": self._sums.n,
             "is_computed": self.is_computed,
             "unit": None if self.unit is None else self.unit.to_dict(),
         }
         text = json.dumps(header).encode()
         upper = np.triu_indices(self.n_columns)
-        body = np.stack([self._high[upper], self._low[upper]]).astype("<i8").tobytes()
+        body = np.stack([self._sums.high[upper], self._sums.low[upper]]).astype("<i8").tobytes()
         content = len(text).to_bytes(8, "little") + text + body
         return _MAGIC + hashlib.sha256(content).digest() + content
 
@@ -265,7 +262,7 @@ def _unpacked(header: dict[str, Any], body: bytes) -> Moments:
     full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = np.stack([high, low])
     unit = None if header["unit"] is None else PrivacyUnit.of(header["unit"])
     computed = header["is_computed"]
-    found = Moments(full[0], full[1], n, schema, frozenset(parts), unit, computed)
+    found = Moments(ExactSums(full[0], full[1], n), schema, frozenset(parts), unit, computed)
     gram = found.gram()
     most = n * (1 + 1e-12)  # sums are exact, their conversion to floats is not
     sums_fit = (

@@ -1,4 +1,4 @@
-"""One row for each privacy unit: declared features of all rows with the same id.
+"""One row for each privacy unit, declared features of all rows with the same id; and deviations from means of units.
 
 >>> rows = [("a", 1, 10.0), ("b", 4, 70.0), ("a", 2, 20.0), ("a", 3, 90.0)]
 >>> visits = pa.table(list(map(pa.array, zip(*rows, strict=True))), names=["patient", "day", "cost"])
@@ -27,7 +27,7 @@ import math
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -41,14 +41,36 @@ import pyarrow.parquet as pq
 from gaussmix import _validation as check
 from gaussmix._files import refuse_suffix, reserve
 from gaussmix.data.contributions import unit_texts
-from gaussmix.data.encode import is_text
+from gaussmix.data.encode import decimal_floats, is_text
 from gaussmix.data.engines import DaskTable, SparkTable
 from gaussmix.data.readers import PARQUET, FileTable
 from gaussmix.data.source import ReadOptions, Table
 from gaussmix.data.table import open_table
-from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, GaussmixError, MissingPackageError
+from gaussmix.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DataError,
+    DataTypeError,
+    GaussmixError,
+    MissingPackageError,
+)
 
-__all__ = ["Feature", "all", "any", "count", "first", "last", "max", "mean", "min", "parse_feature", "per_unit", "sum"]
+__all__ = [
+    "Feature",
+    "WithinTable",
+    "all",
+    "any",
+    "count",
+    "first",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "parse_feature",
+    "per_unit",
+    "sum",
+    "within",
+]
 
 Kind = Literal["all", "any", "count", "first", "last", "max", "mean", "min", "sum"]
 
@@ -111,11 +133,10 @@ class Feature:
             known = f"{value} IS NOT NULL AND {order} IS NOT NULL"
             return f"({pick}(struct_pack(place := {order}, found := {value})) FILTER ({known})).found"
         if self.bounds is not None:
-            lower, upper = self.bounds
-            step = math.ldexp(1.0, math.frexp(builtins.max(abs(lower), abs(upper)))[1] - 50)
-            units = f"round(least(greatest({value}::DOUBLE, {lower!r}), {upper!r}) / {step!r})::HUGEINT"
+            units, step = _units(value, self.bounds)
             share = f" / count({value})" if self.kind == "mean" else ""
-            return f"sum({units})::DOUBLE * {step!r}{share}"
+            # FILTER, because DuckDB's least and greatest leave missing values out and return the bound.
+            return f"(sum({units}) FILTER ({value} IS NOT NULL))::DOUBLE * {step!r}{share}"
         if self.kind in ("all", "any"):
             return f"{'bool_and' if self.kind == 'all' else 'bool_or'}({value}::BOOLEAN)"
         return f"{self.kind}({value})"
@@ -125,6 +146,13 @@ class Feature:
         if name == self.by:
             return pa.timestamp("us")  # numbers would be sorted as text: they need a typed file
         return pa.bool_() if self.kind in ("all", "any") else pa.float64()
+
+
+def _units(value: str, bounds: tuple[float, float]) -> tuple[str, float]:
+    """Return an expression that clamps a value and rounds it to whole steps, whose sums are exact, and the step."""
+    lower, upper = bounds
+    step = math.ldexp(1.0, math.frexp(builtins.max(abs(lower), abs(upper)))[1] - 50)
+    return f"round(least(greatest({value}::DOUBLE, {lower!r}), {upper!r}) / {step!r})::HUGEINT", step
 
 
 def count() -> Feature:
@@ -215,8 +243,8 @@ def per_unit(
 ) -> Any:
     """Return a table with one row for each privacy unit, for :func:`gaussmix.release`.
 
-    A release of its rows with row-level privacy protects whole units. Charge it to a ledger of its own: a ledger for
-    the rows of ``data`` counts in another unit.
+    A release of its rows protects whole units, and its certificate says so. A ledger must have this privacy unit; it
+    then covers features and releases of ``data`` with the same unit together.
 
     Parameters
     ----------
@@ -245,33 +273,50 @@ def per_unit(
             raise ArgumentError(f"A feature cannot have the name of the privacy unit, {unit!r}.")
     options = ReadOptions() if reading is None else check.instance(ReadOptions, reading=reading)
     table = open_table(data, options)
+    table.check_unit(unit)
     if isinstance(table, SparkTable | DaskTable):
         if join is not None:
-            raise ArgumentError("join is not supported for Spark and Dask tables. Join the result in the engine.")
+            raise ArgumentError(
+                "join is not supported for Spark and Dask tables. Join the tables in Spark or Dask first."
+            )
         return table.by_unit(unit, _columns(features), functools.partial(_features, unit=unit, features=features))
     joined = None if join is None else open_table(join, options)
+    computed = table.computed or (joined is not None and joined.computed)
+    if joined is not None:
+        joined.check_unit(unit)
     try:
-        return UnitTable(_features(_read(table, unit, features), unit=unit, features=features, join=joined))
+        # row_by_row is about queries: with one, the other table may be stored.
+        found = _read(table, unit, features, examine_plan=table.computed or not computed)
+        rows = _features(found, unit=unit, features=features, join=joined)
+        return UnitTable(rows, unit, computed=computed)
     except GaussmixError as error:
         error.__cause__ = error.__context__ = None  # the errors of DuckDB quote values
         raise
 
 
-class UnitTable(FileTable):
-    """A table with one row for each unit, in a temporary Parquet file. **Sensitive**."""
+class _ComputedTable(FileTable):
+    """A table that DuckDB computed, in a temporary Parquet file. **Sensitive**."""
 
-    def __init__(self, rows: pa.RecordBatchReader) -> None:
+    def __init__(self, rows: pa.RecordBatchReader, *, computed: bool) -> None:
         handle, name = tempfile.mkstemp(prefix="gaussmix-", suffix=".parquet")  # mode 0600
         self._removed = weakref.finalize(self, _remove, handle, name)
         with pq.ParquetWriter(name, rows.schema) as writer:
             for batch in rows:
                 writer.write_batch(batch)
         super().__init__(name, ReadOptions())
-        self.label = "the table of features"
+        self.computed = computed
 
     def to_arrow(self) -> pa.Table:
         """Return all rows. **Sensitive**."""
         return pq.read_table(self._data)
+
+
+class UnitTable(_ComputedTable):
+    """A table with one row for each unit. **Sensitive**."""
+
+    def __init__(self, rows: pa.RecordBatchReader, unit: str, *, computed: bool) -> None:
+        super().__init__(rows, computed=computed)
+        self.label, self.unit_column = "the table of features", unit
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write a Parquet file that only its owner can read, **as sensitive as the rows**."""
@@ -280,20 +325,110 @@ class UnitTable(FileTable):
             return output.commit(Path(self._data).read_bytes(), mode=0o600)
 
 
+class WithinTable(_ComputedTable):
+    """Rows as deviations from the means of their unit. **Sensitive**.
+
+    Attributes
+    ----------
+    bounds : dict
+        Bounds of the deviations, which follow from the declared bounds: a schema for :func:`gaussmix.release`.
+    """
+
+    def __init__(
+        self, rows: pa.RecordBatchReader, unit: str, bounds: dict[str, tuple[float, float]], *, computed: bool
+    ) -> None:
+        super().__init__(rows, computed=computed)
+        self.label, self.within, self.bounds = "the table of deviations", unit, bounds
+
+
 def _remove(handle: int, name: str) -> None:
     os.close(handle)
     Path(name).unlink(missing_ok=True)
+
+
+def within(
+    data: Any, *, unit: str, columns: Mapping[str, tuple[float, float]], reading: ReadOptions | None = None
+) -> WithinTable:
+    r"""Return the rows as deviations from the means of their unit, for regressions with fixed effects of units.
+
+    Least squares on the deviations is least squares with an indicator for every unit (Frisch, Waugh and Lovell):
+    :math:`\ddot x_{it} = x_{it} - \bar x_i`, with values clamped to their bounds first. Units with one row have
+    deviations of 0 and add nothing to the slopes.
+
+    **Privacy.** The deviations of a unit are functions of the rows of that unit alone. Contributions are bounded after
+    them, so that a unit, whatever the number of its rows, changes the sums of a release by no more than those of any
+    other table with this privacy unit. One row changes all deviations of its unit: a release requires this unit, and
+    row-level privacy is refused.
+
+    Parameters
+    ----------
+    data : table
+        The rows, several for each unit, in any order; not on Spark or Dask.
+    unit : str
+        The privacy-unit column.
+    columns : mapping of str to (float, float)
+        Response and predictors, numbers or booleans, with bounds to which values are clamped. Rows with a missing value
+        in one of them are left out.
+    reading : ReadOptions, optional
+        How the table is read.
+
+    Returns
+    -------
+    WithinTable
+        Its ``bounds``, from -(upper - lower) to upper - lower, are a schema.
+
+    Examples
+    --------
+    >>> rows = {"firm": ["a", "a", "b", "b"], "year": [1, 3, 2, 2], "sales": [10.0, 30.0, 5.0, 9.0]}
+    >>> found = within(rows, unit="firm", columns={"year": (0, 5), "sales": (0, 50)})
+    >>> found.bounds
+    {'year': (-5.0, 5.0), 'sales': (-50.0, 50.0)}
+    >>> sorted(zip(*found.to_arrow().select(["year", "sales"]).to_pydict().values()))
+    [(-1.0, -10.0), (0.0, -2.0), (0.0, 2.0), (1.0, 10.0)]
+    """
+    if not columns or unit in columns:
+        raise ArgumentError("columns must contain at least one column and not the privacy unit.")
+    declared = {name: Feature("mean", name, bounds=pair).bounds for name, pair in columns.items()}
+    bounds = {name: pair for name, pair in declared.items() if pair is not None}
+    if len(bounds) < len(columns):
+        raise ArgumentTypeError("columns must map each column to its bounds (lower, upper).")
+    options = ReadOptions() if reading is None else check.instance(ReadOptions, reading=reading)
+    table = open_table(data, options)
+    table.check_unit(unit)
+    if isinstance(table, SparkTable | DaskTable):
+        raise ArgumentError("within is not supported for Spark and Dask tables. Write the rows to Parquet files first.")
+
+    def query(_: Any, names: Mapping[str, str], failed: list[GaussmixError]) -> tuple[str, list[str]]:
+        units = {name: _units(names[name], pair) for name, pair in bounds.items()}
+        known = " AND ".join(f"{names[name]} IS NOT NULL" for name in bounds)
+        # p·x - Σx is an exact integer, so that no order of the rows changes a deviation.
+        deviations = ", ".join(
+            f"(count(*) OVER own * {whole} - sum({whole}) OVER own)::DOUBLE * {step!r} / count(*) OVER own AS "
+            f"{names[name]}"
+            for name, (whole, step) in units.items()
+        )
+        sql = f"SELECT unit, {deviations} FROM gaussmix_rows WHERE {known} WINDOW own AS (PARTITION BY unit)"
+        return sql, [unit, *bounds]
+
+    types = {**dict.fromkeys(bounds, pa.float64()), unit: pa.string()}
+    try:
+        with closing(table.batches([unit, *bounds], types=types, examine_plan=True)) as found:
+            width = {name: (lower - upper, upper - lower) for name, (lower, upper) in bounds.items()}
+            return WithinTable(_computed(found, unit, list(bounds), query), unit, width, computed=table.computed)
+    except GaussmixError as error:
+        error.__cause__ = error.__context__ = None  # the errors of DuckDB quote values
+        raise
 
 
 def _columns(features: Mapping[str, Feature]) -> list[str]:
     return list(dict.fromkeys(name for feature in features.values() for name in feature.columns))
 
 
-def _read(table: Table, unit: str, features: Mapping[str, Feature]) -> Iterator[pa.RecordBatch]:
+def _read(table: Table, unit: str, features: Mapping[str, Feature], *, examine_plan: bool) -> Iterator[pa.RecordBatch]:
     """Yield the columns that features need, the unit as text."""
     types = {name: feature.text_type(name) for feature in features.values() for name in feature.columns}
     columns = [unit, *(name for name in _columns(features) if name != unit)]
-    with closing(table.batches(columns, types={**types, unit: pa.string()}, examine_plan=True)) as found:
+    with closing(table.batches(columns, types={**types, unit: pa.string()}, examine_plan=examine_plan)) as found:
         yield from found
 
 
@@ -301,13 +436,31 @@ def _features(
     batches: Iterable[pa.RecordBatch], *, unit: str, features: Mapping[str, Feature], join: Table | None = None
 ) -> pa.RecordBatchReader:
     """Return one row for each unit, from rows in any order."""
+
+    def query(connection: Any, names: Mapping[str, str], failed: list[GaussmixError]) -> tuple[str, list[str]]:
+        chosen = [f"{own.sql(names)} AS f{place}" for place, own in enumerate(features.values())]
+        found = f"SELECT unit, {', '.join(chosen)} FROM gaussmix_rows GROUP BY unit"
+        return (found, [unit, *features]) if join is None else _joined(connection, found, unit, features, join, failed)
+
+    return _computed(batches, unit, [name for name in _columns(features) if name != unit], query)
+
+
+def _computed(
+    batches: Iterable[pa.RecordBatch],
+    unit: str,
+    columns: Sequence[str],
+    query: Callable[[Any, Mapping[str, str], list[GaussmixError]], tuple[str, list[str]]],
+) -> pa.RecordBatchReader:
+    """Return the result of a query on ``gaussmix_rows``, in bounded memory.
+
+    ``query`` gets the connection and the names of the columns there, and returns SQL and the names of the result.
+    """
     try:
         import duckdb
     except ImportError:
-        raise MissingPackageError('per_unit requires duckdb: pip install "gaussmix[duckdb]".') from None
+        raise MissingPackageError('per_unit and within require duckdb: pip install "gaussmix[duckdb]".') from None
     failed: list[GaussmixError] = []
     # DuckDB ignores case in names, and spills to files that others may read: it gets names and a folder of our own.
-    columns = [name for name in _columns(features) if name != unit]
     names = {name: f"c{place}" for place, name in enumerate(columns)} | {unit: "unit"}
     folder = tempfile.TemporaryDirectory(prefix="gaussmix-")  # mode 0700
     config: dict[str, Any] = {"memory_limit": _MEMORY, "threads": "1", "temp_directory": folder.name}
@@ -324,12 +477,8 @@ def _features(
     try:
         with _replaced(failed):
             connection.register("gaussmix_rows", _reader(batches, unit, names, failed))
-            chosen = [f"{own.sql(names)} AS f{place}" for place, own in enumerate(features.values())]
-            query = f"SELECT unit, {', '.join(chosen)} FROM gaussmix_rows GROUP BY unit"
-            shown = [unit, *features]
-            if join is not None:
-                query, shown = _joined(connection, query, unit, features, join, failed)
-            reader = connection.sql(query).to_arrow_reader(2**16)
+            sql, shown = query(connection, names, failed)
+            reader = connection.sql(sql).to_arrow_reader(2**16)
     except BaseException:
         connection.close()
         folder.cleanup()
@@ -344,12 +493,15 @@ def _joined(
     """Return the query that joins features to a table with one row for each unit, and the names of its columns."""
     own = [name for name in join.schema().names if name != unit]
     if taken := sorted({*features} & {*own}):
-        raise ArgumentError(f"Features and columns of join need different names, but both have {', '.join(taken)}.")
+        raise ArgumentError(
+            f"Features and columns of join must have different names, but both have {', '.join(taken)}."
+        )
     names = {name: f"j{place}" for place, name in enumerate(own)} | {unit: "unit"}
-    connection.register("gaussmix_units", _reader(join.batches([unit, *own]), unit, names, failed))
+    rows = join.batches([unit, *own], examine_plan=join.computed)
+    connection.register("gaussmix_units", _reader(rows, unit, names, failed))
     connection.execute("CREATE TEMP TABLE units AS FROM gaussmix_units")
     if connection.execute("SELECT 1 FROM units GROUP BY unit HAVING count(*) > 1 LIMIT 1").fetchone():
-        raise DataError(f"join has several rows with the same {unit}. It must have one row for each unit.")
+        raise DataError(f"join has several rows with the same {unit}, but must have one row for each unit.")
     found = [
         f"coalesce(f{place}, 0) AS f{place}" if feature.kind == "count" else f"f{place}"
         for place, feature in enumerate(features.values())
@@ -372,9 +524,13 @@ def _replaced(failed: list[GaussmixError]) -> Iterator[None]:
 def _reader(
     batches: Iterable[pa.RecordBatch], unit: str, names: Mapping[str, str], failed: list[GaussmixError]
 ) -> pa.RecordBatchReader:
-    """Return the batches as one stream with other names, the unit as text and NaN as missing."""
+    """Return the batches as one stream with other names, the unit as text, numbers as floats and NaN as missing.
 
-    def cleaned(batch: pa.RecordBatch) -> pa.RecordBatch:
+    Arrow does not compare the types of batches with those of their stream, and DuckDB would read the bytes of one type
+    as values of another, beyond the end of a column: they are compared here.
+    """
+
+    def cleaned(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
         columns = {}
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if name == unit:
@@ -382,15 +538,26 @@ def _reader(
                 continue
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
-            if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):  # which may differ between files
+            if pa.types.is_null(column.type):  # the type of a column without values in one file
+                column = column.cast(pa.float64() if schema is None else schema.field(names[name]).type)
+            elif pa.types.is_decimal(column.type):
+                column = decimal_floats(column)
+            elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
                 column = column.cast(pa.float64())
                 column = pc.if_else(pc.is_nan(column), None, column)
             columns[names[name]] = column.cast(pa.large_string()) if is_text(column.type) else column
-        return pa.RecordBatch.from_pydict(columns)
+        found = pa.RecordBatch.from_pydict(columns)
+        for name, own, other in zip(batch.schema.names, found.schema, schema or found.schema, strict=True):
+            if own != other:
+                raise DataTypeError(f"Column {name!r} must have the same type in all parts of the table. Cast it.")
+        return found
 
     def found() -> Iterator[pa.RecordBatch]:
+        schema = None
         try:
-            yield from map(cleaned, batches)
+            for batch in batches:
+                yield (own := cleaned(batch, schema))
+                schema = own.schema
         except GaussmixError as error:
             failed.append(error)
             raise

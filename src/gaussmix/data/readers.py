@@ -21,11 +21,11 @@ import re
 import stat
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +34,10 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
+from gaussmix.data.remote import RemoteFile, filesystem_of, is_local_url, local_path, remote_files, without_password
 from gaussmix.data.source import (
     READAHEAD,
+    AnyFile,
     CsvOptions,
     FileFormat,
     FileOrigin,
@@ -54,6 +56,7 @@ from gaussmix.data.source import (
 )
 from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixError, MissingFileError
 
+T = TypeVar("T")
 _CSV_BLOCK = 4 * 2**20  # bytes
 _COMPRESSION = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
@@ -65,7 +68,7 @@ class Csv(FileFormat):
     suffixes = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".tsv.bz2", ".csv.zst", ".tsv.zst")
     types_are_guessed = True
 
-    def schema(self, file: Path, csv: CsvOptions) -> pa.Schema:
+    def schema(self, file: AnyFile, csv: CsvOptions) -> pa.Schema:
         """Return names of the columns, and types inferred from the first block, for templates only."""
         where = str(file)
         with readable(where):
@@ -77,7 +80,7 @@ class Csv(FileFormat):
             except LineError as error:
                 raise _line_error(str(error), where) from None
 
-    def read(self, file: Path, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
+    def read(self, file: AnyFile, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
         """Yield batches of the requested columns, each read as its declared type."""
         where, columns = str(file), request.columns
         header: list[str] = []
@@ -85,7 +88,7 @@ class Csv(FileFormat):
             with _opened_csv(file, csv, pa.csv.ConvertOptions()) as (reader, _):  # the header; nothing is converted
                 header = reader.schema.names
             if not csv.quoting_of(self.suffix_of(file) or "") and any(f'"{name}"' in header for name in columns):
-                raise DataError(f"{where} has quoted column names. Declare quoting=True if its fields are quoted.")
+                raise DataError(f"{where} has column names in quotes. Declare quoting=True if its fields are quoted.")
             check_columns(header, columns, where)
             convert = _conversion(request, csv, where)
             with _opened_csv(file, csv, convert, blank_lines=len(header) == 1) as (reader, lines):
@@ -137,13 +140,17 @@ def _missing_words(options: CsvOptions) -> dict[str, Any]:
 
 @contextmanager
 def _opened_csv(
-    file: Path, options: CsvOptions, convert: Any, *, blank_lines: bool = False
+    file: AnyFile, options: CsvOptions, convert: Any, *, blank_lines: bool = False
 ) -> Iterator[tuple[Any, CheckedLines]]:
     """Yield Arrow's reader and its checked input."""
     suffix = Csv().suffix_of(file) or ""
     delimiter, quoting = options.delimiter or ("\t" if ".tsv" in suffix else ","), options.quoting_of(suffix)
     lines = CheckedLines(
-        pa.input_stream(str(file), compression=_COMPRESSION.get(suffix.rpartition(".")[2]), buffer_size=0),
+        pa.input_stream(
+            file.open() if isinstance(file, RemoteFile) else str(file),
+            compression=_COMPRESSION.get(suffix.rpartition(".")[2]),
+            buffer_size=0,
+        ),
         delimiter.encode(),
         quoting=quoting,
         quoted_newlines=options.quoted_newlines,
@@ -180,7 +187,7 @@ def _csv_error(words: str, header: Sequence[str], where: str) -> DataError:
         kind = {"double": "a number", "bool": "true or false, 1 or 0"}.get(found[2], f"of the type {found[2]}")
         return DataError(
             f"Column {name!r} of {where} must hold values that are {kind}, as the schema declares. "
-            "Correct the file or the schema; declare codes for missing values with na_values."
+            "Correct the file or the schema; declare codes for missing values (na_values, --na-value)."
         )
     if re.search(r"Expected \d+ columns, got \d+", words):
         return DataError(
@@ -335,7 +342,7 @@ class CheckedLines(io.RawIOBase):
         cut = len(lines) if self._ended else max(lines.rfind(b"\n"), lines.rfind(b"\r")) + 1
         lines, self._partial = lines[:cut], lines[cut:]
         if len(self._partial) >= size:
-            raise LineError("a line that is too long")
+            raise LineError(f"a line of {size:,} bytes or more")
         if b'"' in lines and self._quoting:
             start = rb"(^|[\r\n" + re.escape(self._delimiter) + rb"]) *(\"(?:[^\"\r\n]|\"\")*\")?"
             return re.sub(start, rb"\1\2", lines)
@@ -373,29 +380,35 @@ class FileTable(Table):
     """The files of a path, directory or glob pattern."""
 
     def __init__(self, data: str | os.PathLike[str], options: ReadOptions) -> None:
+        if isinstance(data, str) and is_local_url(data):
+            data = local_path(data)
         super().__init__(data, options)
         self.label, self.paths, self.csv = str(os.fspath(data)), (data,), options.csv or CsvOptions()
 
+    def files(self) -> Sequence[AnyFile]:
+        """Return the files, sorted."""
+        return files_of(self._data)
+
     def parts(self, request: Request, seen: Seen) -> Iterator[Part]:
-        """Yield the batches of all files with the name of each."""
-        files = files_of(self._data)
-        return ((str(file), batch) for file in files for batch in format_of(file).read(file, request, self.csv))
+        """Yield the batches of all files with the name of each. One thread decodes them, across files."""
+        files = self.files()
+        return ahead((str(file), batch) for file in files for batch in format_of(file).read(file, request, self.csv))
 
     def arrow_schema(self) -> pa.Schema:
         """Return the columns of the first file."""
-        first = files_of(self._data)[0]
+        first = self.files()[0]
         return format_of(first).schema(first, self.csv)
 
     @property
     def types_are_guessed(self) -> bool:
         """Whether one of the files is untyped."""
-        return any(format_of(file).types_are_guessed for file in files_of(self._data))
+        return any(format_of(file).types_are_guessed for file in self.files())
 
     @property
     def n_rows(self) -> int | None:
         """Number of rows if all files state it. **Sensitive**."""
         try:
-            found = [format_of(file).n_rows(file) for file in files_of(self._data)]
+            found = [format_of(file).n_rows(file) for file in self.files()]
         except (pa.ArrowException, OSError, GaussmixError):
             return None  # the error comes, in our words, when the rows are read
         known = [rows for rows in found if rows is not None]
@@ -404,7 +417,22 @@ class FileTable(Table):
     @property
     def origins(self) -> tuple[Any, ...]:
         """The files with their current state."""
-        return tuple(map(FileOrigin, files_of(self._data)))
+        return tuple(map(FileOrigin, self.files()))
+
+
+class UrlTable(FileTable):
+    """The files of a URL, such as that of a directory or a glob pattern in an object store."""
+
+    def __init__(self, data: str, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self.label, self.paths = without_password(data), ()
+        self._opened: tuple[Any, str, str] | None = None
+
+    def files(self) -> Sequence[AnyFile]:
+        """Return the files, sorted."""
+        if self._opened is None:
+            self._opened = filesystem_of(self._data)
+        return remote_files(self._data, self._opened, _SUFFIXES, _LAKEHOUSES)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -415,42 +443,66 @@ class Parquet(FileFormat):
     name = "Parquet"
     suffixes = PARQUET
 
-    def schema(self, file: Path, csv: CsvOptions) -> pa.Schema:
+    def schema(self, file: AnyFile, csv: CsvOptions) -> pa.Schema:
         """Return names and types of the columns."""
-        with readable(str(file)):
-            found = pa.parquet.read_schema(file)
+        with readable(str(file)), _source(file) as source:
+            found = pa.parquet.read_schema(source)
             found.names  # noqa: B018  # decodes the names
             return found
 
-    def read(self, file: Path, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
+    def read(self, file: AnyFile, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
         """Yield batches of the requested columns."""
         where = str(file)
-        schema = self.schema(file, csv)
+        with readable(where), _source(file) as source:
+            metadata = pa.parquet.read_metadata(source)
+            schema = metadata.schema.to_arrow_schema()
+            schema.names  # noqa: B018  # decodes the names
         check_columns(schema.names, request.columns, where)
         try:
-            yield from ahead(_decoded(file, request.columns, request, schema))
+            yield from _decoded(file, request.columns, request, schema, metadata)
         except (pa.ArrowException, OSError):
-            raise _damaged(file, request, where, schema) from None
+            raise _damaged(file, request, where, schema, metadata) from None
 
-    def n_rows(self, file: Path) -> int | None:
+    def n_rows(self, file: AnyFile) -> int | None:
         """Return the number of rows. **Sensitive**."""
-        return int(pa.parquet.read_metadata(file).num_rows)
+        with _source(file) as source:
+            return int(pa.parquet.read_metadata(source).num_rows)
 
 
-def _decoded(file: Path, columns: list[str], request: Request, schema: pa.Schema) -> Generator[pa.RecordBatch]:
+@contextmanager
+def _source(file: AnyFile) -> Iterator[Any]:
+    """Yield what Arrow opens: a path, or an open remote file, which is closed afterwards."""
+    if isinstance(file, RemoteFile):
+        with file.open() as opened:
+            yield opened
+    else:
+        yield file
+
+
+def _size(file: AnyFile) -> int:
+    return file.size if isinstance(file, RemoteFile) else file.stat().st_size
+
+
+def _decoded(
+    file: AnyFile, columns: list[str], request: Request, schema: pa.Schema, metadata: Any
+) -> Iterator[pa.RecordBatch]:
     """Decode small row groups whole, which is faster, and large ones page by page, which bounds memory."""
     # A dataset's scanner is no faster, and holds up to 1 GiB where rows are used more slowly than they are read.
     # Through a buffer a page that claims to have 2 GB, in a damaged file, is given them before it is read.
-    buffer = _PARQUET_BUFFER if file.stat().st_size > _SMALL_FILE else 0
+    buffer = _PARQUET_BUFFER if _size(file) > _SMALL_FILE else 0
     row, rows = row_bytes(columns, request.types), request.rows
     texts = [name for name in columns if schema.field(name).type in (pa.string(), pa.large_string(), pa.binary())]
-    with pa.parquet.ParquetFile(
-        file,
-        pre_buffer=False,
-        buffer_size=buffer,
-        page_checksum_verification=True,
-        read_dictionary=texts,  # a long text is in memory once
-    ) as opened:
+    with (
+        _source(file) as source,
+        pa.parquet.ParquetFile(
+            source,
+            metadata=metadata,
+            pre_buffer=False,
+            buffer_size=buffer,
+            page_checksum_verification=True,
+            read_dictionary=texts,  # a long text is in memory once
+        ) as opened,
+    ):
         for index in range(opened.num_row_groups):
             group = opened.metadata.row_group(index)
             # At least what its columns take when decoded: a few bytes of a file may mean many equal values.
@@ -463,13 +515,15 @@ def _decoded(file: Path, columns: list[str], request: Request, schema: pa.Schema
                 yield batch.select(columns)
 
 
-def ahead(found: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def ahead(found: Generator[T]) -> Generator[T]:
     """Yield batches, decoding the next ones in the background, in one thread: drivers of databases may require that.
 
-    What was abandoned may be collected in any thread, this one's own included: none is waited for.
+    What was abandoned may be collected in any thread, this one's own included, and while that thread holds the locks
+    under which pools take tasks: none is waited for, and no task is submitted. The thread closes ``found`` when it
+    ends.
     """
-    pool = ThreadPoolExecutor(1)
-    coming: deque[Future[pa.RecordBatch | None]] = deque()
+    pool = ThreadPoolExecutor(1, initializer=_close_at_end, initargs=(found,))
+    coming: deque[Future[T | None]] = deque()
     try:
         coming.extend(pool.submit(next, found, None) for _ in range(READAHEAD))
         while (batch := coming.popleft().result()) is not None:
@@ -478,15 +532,30 @@ def ahead(found: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     finally:
         for future in coming:
             future.cancel()
-        pool.submit(found.close)
         pool.shutdown(wait=False)
 
 
-def _damaged(file: Path, request: Request, where: str, schema: pa.Schema) -> DataError:
+_of_thread = threading.local()  # whose values Python deletes in their thread when it ends
+
+
+def _close_at_end(found: Generator[Any]) -> None:
+    _of_thread.closing = _Closing(found)
+
+
+class _Closing:
+    def __init__(self, found: Generator[Any]) -> None:
+        self._found = found
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self._found.close()
+
+
+def _damaged(file: AnyFile, request: Request, where: str, schema: pa.Schema, metadata: Any) -> DataError:
     """Find the column that cannot be decoded, for the message."""
     for name in request.columns:
         try:
-            for _ in _decoded(file, [name], request, schema):
+            for _ in _decoded(file, [name], request, schema, metadata):
                 pass
         except (pa.ArrowException, OSError):
             return DataError(f"Column {name!r} of {where} cannot be read: the file is corrupt. Write it again.")
@@ -504,12 +573,12 @@ class ArrowIpc(FileFormat):
     name = "Arrow"
     suffixes = (".arrow", ".arrows", ".feather", ".ipc")
 
-    def schema(self, file: Path, csv: CsvOptions) -> pa.Schema:
+    def schema(self, file: AnyFile, csv: CsvOptions) -> pa.Schema:
         """Return names and types of the columns."""
         with readable(str(file)), _opened(file, None) as reader:
             return reader.schema
 
-    def read(self, file: Path, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
+    def read(self, file: AnyFile, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
         """Yield batches of the requested columns. The file is read batch by batch, as it was written."""
         where = str(file)
         names = self.schema(file, csv).names
@@ -524,10 +593,10 @@ class ArrowIpc(FileFormat):
 
 
 @contextmanager
-def _opened(file: Path, wanted: list[int] | None) -> Iterator[Any]:
+def _opened(file: AnyFile, wanted: list[int] | None) -> Iterator[Any]:
     """Yield a reader of some columns; None for all."""
     options = pa.ipc.IpcReadOptions(included_fields=[] if wanted is None else sorted(wanted), use_threads=False)
-    with pa.OSFile(str(file), "rb") as handle:
+    with file.open() if isinstance(file, RemoteFile) else pa.OSFile(str(file), "rb") as handle:
         whole = handle.read(len(_MAGIC)) == _MAGIC
         handle.seek(0)
         with (pa.ipc.open_file if whole else pa.ipc.open_stream)(handle, options=options) as reader:
@@ -543,20 +612,22 @@ PLAIN_SUFFIXES = tuple(suffix for known in FORMATS for suffix in known.suffixes 
 """Suffixes of uncompressed files."""
 
 
-def format_of(file: Path) -> FileFormat:
+def format_of(file: AnyFile) -> FileFormat:
     """Return the format of a file by its suffix. Reject unknown suffixes, empty files and special files."""
     found = _named_format(file)
     if found is None:
-        raise ArgumentError(f"{file} must end in one of {', '.join(PLAIN_SUFFIXES)} (CSV also compressed).")
-    status = file.stat()
-    if not stat.S_ISREG(status.st_mode):
+        raise ArgumentError(f"{file} must end in one of {', '.join(PLAIN_SUFFIXES)} (CSV files may be compressed).")
+    if not isinstance(file, RemoteFile) and not stat.S_ISREG(file.stat().st_mode):
         raise ArgumentError(f"{file} must be a regular file.")
-    if not status.st_size:
+    if not _size(file):
         raise DataError(f"{file} is empty. Write it again or omit it.")
     return found
 
 
-def _named_format(file: Path) -> FileFormat | None:
+_SUFFIXES = tuple(suffix for known in FORMATS for suffix in known.suffixes)
+
+
+def _named_format(file: AnyFile) -> FileFormat | None:
     return next((known for known in FORMATS if known.suffix_of(file) is not None), None)
 
 
@@ -579,7 +650,9 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
         refuse_lakehouse(found)
         return found
     if os.path.lexists(whole):
-        raise MissingFileError(f"{whole} must be a file or a directory.")
+        raise MissingFileError(
+            f"{whole} is neither a file nor a directory. If it is a link, its target may be missing."
+        )
     raise MissingFileError(f"The file {str(path)!r} does not exist.")
 
 
@@ -591,15 +664,19 @@ _LAKEHOUSES = {
 """What marks the directory of a table that keeps earlier versions of its rows beside the current ones."""
 
 
-def refuse_lakehouse(paths: Iterable[Path]) -> None:
+def refuse_lakehouse(paths: Sequence[Path]) -> None:
     """Reject paths in or below the directory of a table with versions: superseded rows would be counted too."""
-    folders = {folder for path in paths for folder in (path.resolve(), *path.resolve().parents)}
+    # Names are resolved once for each directory: tables may have thousands of files.
+    parents = {path.parent: path.parent.resolve() for path in paths}
+    found = {path.resolve() if path.is_symlink() else parents[path.parent] / path.name for path in paths}
+    above = {path.parent for path in found}
+    folders = above.union(*(folder.parents for folder in above), (path for path in found if path.is_dir()))
     for folder in sorted(folders):
         for mark, (kind, remedy) in _LAKEHOUSES.items():
             if next(folder.glob(mark), None) is not None:
                 raise ArgumentError(
-                    f"{folder} is {kind}. Its files also hold superseded and deleted rows, which must not be counted. "
-                    + remedy
+                    f"{folder} is {kind}. The folder also contains superseded and deleted rows, which must not be "
+                    f"counted. {remedy}"
                 )
 
 

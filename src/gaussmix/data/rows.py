@@ -42,9 +42,7 @@ from gaussmix.data.encode import (
 )
 from gaussmix.data.engines import ClusterTable
 from gaussmix.data.gram import (
-    ClippedGradient,
     ExactSums,
-    GradientSums,
     Gram,
     MappedGram,
     NormCounts,
@@ -55,7 +53,7 @@ from gaussmix.data.gram import (
     aggregate_rows,
 )
 from gaussmix.data.moments import Moments
-from gaussmix.data.sampling import RowCache, Sample, SamplingKeys
+from gaussmix.data.sampling import RowCache, Sample, SamplingKeys, cached_rows
 from gaussmix.data.schema import Schema
 from gaussmix.data.source import CHANGED, CsvOptions, ReadOptions, unexpected_rows
 from gaussmix.data.table import open_table
@@ -63,8 +61,8 @@ from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DataError
 
 REAPPEARS = (
-    "The table was declared sorted_by_unit, but the rows of a privacy unit are not adjacent. Sort it, or omit the "
-    "declaration; rows are then grouped in a temporary file."
+    "The table was declared as sorted_by_unit, but the rows of a privacy unit are not adjacent. Sort the table by "
+    "privacy unit, or omit sorted_by_unit; rows are then grouped in a temporary file."
 )
 """The message reveals neither the unit nor its position."""
 
@@ -99,18 +97,24 @@ class RowSource(ABC):
 
     def unit_counts(self) -> tuple[int, int]:
         """Return the number of privacy units, and of their rows (at most j per unit), after a pass. **Sensitive**."""
-        raise ArgumentError("Unit counts require a privacy unit.")
+        raise ArgumentError("Counts of privacy units require a privacy unit.")
 
     def close(self) -> None:  # noqa: B027 - most sources keep nothing
         """Discard data stored between passes."""
 
     def moments(
-        self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
+        self,
+        sample: Sample | None = None,
+        *,
+        cache: Sample | None = None,
+        limit: float | None = None,
+        describe: str = "Reading",
     ) -> Moments:
         """Return the exact Gram matrix in the declared metric, with contributions of a privacy unit scaled to j rows.
 
         With ``cache``, a sample of the release, a source that is read again for every pass may cache rows for later
-        passes with the same sampling keys.
+        passes with the same sampling keys. ``limit`` is the largest rate of a sample that later passes need, computed
+        from noisy counts. A source without a fixed order caches rows up to this rate, and none without it.
         """
         query = Gram() if self.unit is None else Gram(self.unit.max_contributions)
         sums = self.aggregate(query, sample, describe)
@@ -132,10 +136,6 @@ class RowSource(ABC):
     ) -> list[Integers]:
         """Count rows, or privacy units, with ‖z‖² in (0, e₁], …, (e_J, ∞), for every transform and its edges."""
         return self.aggregate(NormCounts(transforms, edges), sample, describe).counts
-
-    def gradient(self, transform: Transform, label: int, clip: float, *, describe: str = "Reading") -> GradientSums:
-        """Return sums of clipped gradients and weights of a logistic likelihood (:mod:`gaussmix.data.gram`)."""
-        return self.aggregate(ClippedGradient(transform, label, clip), None, describe)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.schema.n_columns} columns, sensitive: no numbers shown)"
@@ -185,20 +185,29 @@ class TableRows(RowSource):
 
     def __init__(self, data: Any, schema: Schema, options: ReadOptions | None = None) -> None:
         self.schema, self.table = schema, open_table(data, options)
+        self.table.check_unit(None)
         self.is_computed = self.table.computed
         self._cache: RowCache | None = None
 
     def moments(
-        self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
+        self,
+        sample: Sample | None = None,
+        *,
+        cache: Sample | None = None,
+        limit: float | None = None,
+        describe: str = "Reading",
     ) -> Moments:
         """Return the exact Gram matrix in the declared metric; with ``cache``, cache rows for later passes.
 
-        Not of a source that does not promise its order: there each reading has sampling keys of its own, and whether
-        rows were cached, which depends on their number, would decide whether passes share them.
+        A table with a fixed order caches as many rows as fit (:mod:`gaussmix.data.sampling`).
         """
-        ordered = cache is not None and sample is None and self.table.ordered
-        rows = RowCache(cache, self.schema.n_columns) if cache is not None and ordered else None
-        sums = self._read(Gram(), sample, rows, describe)
+        m, rows = self.schema.n_columns, None
+        if cache is not None and sample is None and self.table.single_use is None:
+            if self.table.ordered:
+                rows = RowCache(cache, m)
+            elif limit is not None:
+                rows = RowCache(cache.at(limit), m, keys=cache.fresh(self.table.readings))
+        sums = self.read(Gram(), sample, rows, describe)
         self._cache = rows
         return Moments.built(sums, self.schema, is_computed=self.is_computed)
 
@@ -207,9 +216,9 @@ class TableRows(RowSource):
         cached = None if self._cache is None else self._cache.find(sample)
         if cached is not None:
             return aggregate_rows(cached, query, self.schema.n_columns)
-        return self._read(query, sample, None, describe)
+        return self.read(query, sample, None, describe)
 
-    def _read(self, query: Query[A], sample: Sample | None, cache: RowCache | None, describe: str) -> A:
+    def read(self, query: Query[A], sample: Sample | None, cache: RowCache | None, describe: str = "Reading") -> A:
         """Read the table, or a sample of its rows. A ``cache`` keeps rows for later."""
         table, schema = self.table, self.schema
         if sample is not None and not table.ordered:
@@ -244,6 +253,7 @@ class UnitRows(RowSource):
         self.table = open_table(data, options)
         self.is_computed = self.table.computed
         self._is_sorted = self.table.options.sorted_by_unit
+        self.keep: UnitCache | None = None  # for the units of the next reading
         self._grouped: GroupedUnits | None = None
         self._counts: tuple[int, int] | None = None
         self._turn = threading.Lock()  # ids, starts and rows are read in turn from one file
@@ -254,16 +264,16 @@ class UnitRows(RowSource):
         with self._turn, closing(self._blocks(describe)) as blocks:
             for block in blocks:
                 counts += len(block.starts), np.minimum(block.sizes, self.unit.max_contributions).sum()
-                chosen = block if sample is None else block.chosen(contributions.in_sample(block.ids, sample))
-                for rows, starts in chosen.pieces(EXACT_ROWS):
-                    aggregator.add(rows, starts)
+                if self.keep is not None:
+                    self.keep.add(block)
+                _add_units(aggregator, block, sample)
             self._counts = int(counts[0]), int(counts[1])
         return aggregator.result()
 
     def unit_counts(self) -> tuple[int, int]:
         """Return the number of units, and of their rows (at most j per unit), after a pass. **Sensitive**."""
         if self._counts is None:
-            raise ArgumentError("Units must be counted after the first pass.")
+            raise ArgumentError("Privacy units can be counted only after the first pass.")
         return self._counts
 
     def recoded(self, schema: Schema) -> RowSource:
@@ -331,6 +341,45 @@ class UnitRows(RowSource):
                     yield ids[piece], block
 
 
+def _add_units(aggregator: Query[Any], block: UnitBlock, sample: Sample | None) -> None:
+    """Add the units of a block, or those in a sample."""
+    chosen = block if sample is None else block.chosen(contributions.in_sample(block.ids, sample))
+    for rows, starts in chosen.pieces(EXACT_ROWS):
+        aggregator.add(rows, starts)
+
+
+class UnitCache:
+    """Privacy units of one reading that are in a sample, or none if they have too many rows. **Sensitive**.
+
+    A unit has one sampling key in all readings, so that caching does not change a result.
+    """
+
+    def __init__(self, sample: Sample, m: int, blocks: list[UnitBlock] | None = None) -> None:
+        self.sample, self._most = sample, cached_rows(m)
+        self.blocks: list[UnitBlock] | None = []
+        self._rows = 0
+        for block in blocks or ():
+            self._append(block)
+
+    def add(self, block: UnitBlock) -> None:
+        """Cache the units of a block that are in the sample."""
+        if self.blocks is not None:
+            self._append(block.chosen(contributions.in_sample(block.ids, self.sample)))
+
+    def _append(self, block: UnitBlock) -> None:
+        self._rows += len(block.rows)
+        if self.blocks is None or self._rows > self._most:
+            self.blocks = None
+        else:
+            self.blocks.append(block)
+
+    def find(self, sample: Sample | None) -> list[UnitBlock] | None:
+        """Return blocks that hold the units of a sample, or all units; None if they are not cached."""
+        if sample is None:
+            return self.blocks if self.sample.rate == 1.0 else None
+        return self.blocks if sample.key == self.sample.key and sample.rate <= self.sample.rate else None
+
+
 @dataclass
 class _Readings:
     """Number of readings of a table, its rows and their digest, shared by all schemas under which it is read."""
@@ -342,10 +391,11 @@ class _Readings:
 
 
 class ClusterRows(RowSource):
-    """A Dask or Spark table. Each pass is one job: the query is sent to all workers, and only sums leave them.
+    """A Dask or Spark table. Each pass is one job: the query is sent to all workers, and their sums are added.
 
-    Sampling keys belong to a partition and a position in it, and are fresh for every pass: an engine that
-    computes a partition again may put its rows in another order. Persist the table, or every pass recomputes it.
+    Sampling keys belong to a partition and a position in it, and are fresh for every pass: an engine that computes a
+    partition again may put its rows in another order. The first pass also returns the rows that samples of later
+    passes need, if they fit into the cache, so that only passes over all rows are jobs.
 
     With a privacy unit the engine brings the rows of each unit together, by a shuffle in every pass, and workers bound
     their contributions as `UnitRows` does, with the same key: the result has the same bits.
@@ -361,17 +411,52 @@ class ClusterRows(RowSource):
         self.schema, self.unit, self._table, self._key = schema, unit, table, key
         self._readings = _Readings()
         self._counts: tuple[int, int] | None = None
+        self._cache: RowCache | UnitCache | None = None
+
+    def moments(
+        self,
+        sample: Sample | None = None,
+        *,
+        cache: Sample | None = None,
+        limit: float | None = None,
+        describe: str = "Reading",
+    ) -> Moments:
+        """Return the exact Gram matrix in the declared metric; with ``cache`` and ``limit``, cache rows."""
+        query, keep = Gram() if self.unit is None else Gram(self.unit.max_contributions), None
+        if cache is not None and limit is not None and sample is None:
+            keep = cache.at(limit)
+        sums = self._run(query, sample, keep)
+        return Moments.built(sums, self.schema, self.unit, is_computed=True)
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
-        """Aggregate every partition on its worker."""
+        """Aggregate cached rows, or every partition on its worker."""
+        if isinstance(self._cache, RowCache) and (rows := self._cache.find(sample)) is not None:
+            return aggregate_rows(rows, query, self.schema.n_columns)
+        if isinstance(self._cache, UnitCache) and (units := self._cache.find(sample)) is not None:
+            aggregator = query.aggregator(self.schema.n_columns)
+            for block in units:
+                _add_units(aggregator, block, sample)
+            return aggregator.result()
+        return self._run(query, sample)
+
+    def _run(self, query: Query[A], sample: Sample | None, keep: Sample | None = None) -> A:
+        """Aggregate every partition on its worker; with ``keep``, cache the rows of a sample."""
         known, schema, unit = self._readings, self.schema, self.unit
         columns, by = list(schema.columns), None
+        kept = keep
         if unit is not None:  # a unit is in a sample by its own id, wherever its rows are
             columns, by = [*columns, unit.column], unit.column
-        elif sample is not None:
-            sample = sample.fresh(known.number)
+        else:
+            sample, kept = (None if own is None else own.fresh(known.number) for own in (sample, keep))
         build = functools.partial(
-            _aggregate_part, schema=schema, query=query, sample=sample, key=known.key, unit=unit, unit_key=self._key
+            _aggregate_part,
+            schema=schema,
+            query=query,
+            sample=sample,
+            keep=kept,
+            key=known.key,
+            unit=unit,
+            unit_key=self._key,
         )
         empty = _Counted(query.aggregator(schema.n_columns).result(), 0, 0)
         found = self._table.sum_partitions(columns, build, empty, by=by)
@@ -384,13 +469,24 @@ class ClusterRows(RowSource):
             raise DataError("The table has no rows. Check the query or filter.")
         known.number, known.rows, known.digest = known.number + 1, found.rows, found.digest
         self._counts = found.units, found.unit_rows
+        if kept is not None and keep is not None:
+            self._cache = self._cached(keep, kept, found.cached)
         result: A = found.result
         return result
+
+    def _cached(self, keep: Sample, kept: Sample, blocks: list[Any] | None) -> RowCache | UnitCache | None:
+        """Return a cache of the rows of all partitions."""
+        if self.unit is None:
+            cache = RowCache(keep, self.schema.n_columns, keys=kept)
+            cache.blocks = blocks or []
+            return cache
+        units = None if blocks is None else UnitCache(keep, self.schema.n_columns, blocks)
+        return None if units is None or units.blocks is None else units
 
     def unit_counts(self) -> tuple[int, int]:
         """Return the number of units, and of their rows (at most j per unit), after a pass. **Sensitive**."""
         if self.unit is None or self._counts is None:
-            raise ArgumentError("Units must be counted after the first pass.")
+            raise ArgumentError("Privacy units can be counted only after the first pass.")
         return self._counts
 
     def recoded(self, schema: Schema) -> RowSource:
@@ -407,7 +503,8 @@ class ClusterRows(RowSource):
 class _Counted(Summable):
     """A result, and the number and digest of all rows of the source, including those not in the sample.
 
-    With a privacy unit also the numbers of units and of their rows that count.
+    With a privacy unit also the numbers of units and of their rows that count. ``cached`` are blocks of a cache; None
+    if a partition had too many rows.
     """
 
     result: Any
@@ -415,11 +512,13 @@ class _Counted(Summable):
     digest: int
     units: int = 0
     unit_rows: int = 0
+    cached: list[Any] | None = field(default_factory=list)
 
     def __add__(self, other: _Counted) -> _Counted:
         counts = self.units + other.units, self.unit_rows + other.unit_rows
         digest = (self.digest + other.digest) % 2**64
-        return _Counted(self.result + other.result, self.rows + other.rows, digest, *counts)
+        cached = None if self.cached is None or other.cached is None else self.cached + other.cached
+        return _Counted(self.result + other.result, self.rows + other.rows, digest, *counts, cached)
 
 
 def _aggregate_part(
@@ -429,20 +528,26 @@ def _aggregate_part(
     schema: Schema,
     query: Query[Any],
     sample: Sample | None,
+    keep: Sample | None,
     key: bytes,
     unit: PrivacyUnit | None,
     unit_key: bytes | None,
 ) -> _Counted:
     """Aggregate one partition, on a worker. With a privacy unit it has all rows of its units."""
+    m = schema.n_columns
     if unit is None or unit_key is None:
         rows = TableRows(part, schema)
         rows.table.key = key
-        result = rows.aggregate(query, None if sample is None else sample.part(number))
-        return _Counted(result, rows.table.rows, rows.table.digest)
+        cache = None if keep is None else RowCache(keep, m, keys=keep.part(number))
+        result = rows.read(query, None if sample is None else sample.part(number), cache)
+        blocks = [] if cache is None else cache.blocks
+        return _Counted(result, rows.table.rows, rows.table.digest, cached=blocks)
     with closing(UnitRows(part, schema, unit, key=unit_key)) as whole:
         whole.table.key = key
+        whole.keep = None if keep is None else UnitCache(keep, m)
         result = whole.aggregate(query, sample)
-        return _Counted(result, whole.table.rows, whole.table.digest, *whole.unit_counts())
+        kept = [] if whole.keep is None else whole.keep.blocks
+        return _Counted(result, whole.table.rows, whole.table.digest, *whole.unit_counts(), kept)
 
 
 class SummedRows(RowSource):
@@ -461,10 +566,15 @@ class SummedRows(RowSource):
         raise self._refusal()
 
     def _refusal(self) -> ArgumentError:
-        return ArgumentError("Moments allow one pass only. Set passes=1, or pass the table.")
+        return ArgumentError("Moments support only one pass. Set passes=1, or use the table instead of its moments.")
 
     def moments(
-        self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
+        self,
+        sample: Sample | None = None,
+        *,
+        cache: Sample | None = None,
+        limit: float | None = None,
+        describe: str = "Reading",
     ) -> Moments:
         """Return the moments; samples are not available."""
         if sample is not None:
@@ -474,6 +584,12 @@ class SummedRows(RowSource):
     def check_again(self) -> None:
         """Raise an error: moments do not contain rows."""
         raise self._refusal()
+
+
+ONLY_PER_UNIT = (
+    'contribution_bounding="unique" is only for releases of tables made by per_unit. Use "sample" with '
+    "max_contributions=1, which ensures one row for each unit."
+)
 
 
 def rows_of(
@@ -518,9 +634,12 @@ def rows_of(
         raise ArgumentError("schema is required for a table.")
     declared = Schema.of(schema)
     if unit is not None:
+        if unit.bounded is None:
+            raise ArgumentError(ONLY_PER_UNIT)
         if new_key is None:
-            raise ArgumentError("new_key is required with a privacy unit.")
+            raise ArgumentError("new_key, a function that returns a new sampling key, is required with a privacy unit.")
         table = open_table(data, options)
+        table.check_unit(unit.column)
         if isinstance(table, ClusterTable):
             return ClusterRows(table, declared, unit, new_key())
         return UnitRows(table, declared, unit, key=new_key())

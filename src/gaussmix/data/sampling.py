@@ -25,6 +25,10 @@ ChaCha20 instead of true randomness, the argument holds computationally.
 whose threshold is at most the largest cached key then needs no further reading, and neither does a table that fits into
 the cache. The size of the cache affects how often a table is read, not the result.
 
+A source without a fixed order uses fresh sampling keys for every reading, so whether rows are cached decides whether
+passes share a sample. There the limit of cached sampling keys is fixed in advance, from noisy counts: a limit that
+depended on the exact number of rows would be another choice for a table with one row less.
+
 >>> sample = Sample.seeded(0.25, 1)
 >>> whole = sample.chosen(0, 1000)
 >>> bool((sample.chosen(700, 1000) == whole[700:]).all()), sample
@@ -131,16 +135,30 @@ class Sample:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Cache
-class RowCache:
-    """Rows of one reading with sampling keys below a limit, which is lowered if there are too many. **Sensitive**.
+CachedBlock = tuple[SamplingKeys, NDArray[np.float32]]
+"""Sampling keys, and encoded rows: whole numbers of at most 2²⁰, which float32 represents."""
 
-    Sampling keys are those of a sample of the release; its rate is not used.
+
+class RowCache:
+    """Rows of one reading with sampling keys below a limit. **Sensitive**.
+
+    Parameters
+    ----------
+    sample : Sample
+        A sample of the release, whose secret key later samples have. Its rate is the limit of cached keys if
+        ``keys`` are given; otherwise it is not used, and the limit is lowered until the rows fit.
+    m : int
+        Number of columns.
+    keys : Sample, optional
+        Sampling keys of this reading only, for sources without a fixed order.
     """
 
-    def __init__(self, sample: Sample, m: int) -> None:
-        self.sample, self._most = sample, CACHE_BYTES // (8 * m)
-        self._limit, self._rows, self._lock = KEY_RANGE, 0, threading.Lock()
-        self._blocks: list[tuple[SamplingKeys, Floats]] = []
+    def __init__(self, sample: Sample, m: int, *, keys: Sample | None = None) -> None:
+        self.sample, self.keys = sample, sample if keys is None else keys
+        self._most = cached_rows(m) if keys is None else None
+        self._limit = KEY_RANGE if keys is None else sample.threshold
+        self._rows, self._lock = 0, threading.Lock()
+        self.blocks: list[CachedBlock] = []
 
     def add(self, keys: SamplingKeys, rows: Floats) -> None:
         """Cache the encoded rows whose keys are small enough. Thread-safe."""
@@ -148,24 +166,29 @@ class RowCache:
             chosen = np.flatnonzero(keys[piece] < self._limit)
             if not len(chosen):
                 continue
-            cached = keys[piece][chosen], np.array(rows[piece][chosen], order="C")
+            cached = keys[piece][chosen], np.array(rows[piece][chosen], order="C", dtype=np.float32)
             with self._lock:
-                self._blocks.append(cached)
+                self.blocks.append(cached)
                 self._rows += len(chosen)
-                while self._rows > self._most:
+                while self._most is not None and self._rows > self._most:
                     self._limit //= 2
-                    self._blocks = _below(self._limit, self._blocks)
-                    self._rows = sum(len(block) for _, block in self._blocks)
+                    self.blocks = _below(self._limit, self.blocks)
+                    self._rows = sum(len(block) for _, block in self.blocks)
 
-    def find(self, sample: Sample | None) -> list[Floats] | None:
+    def find(self, sample: Sample | None) -> list[NDArray[np.float32]] | None:
         """Return blocks with the rows of a sample, or with all rows; None if they are not cached."""
         if sample is None:
-            return [rows for _, rows in self._blocks] if self._limit == KEY_RANGE else None
+            return [rows for _, rows in self.blocks] if self._limit == KEY_RANGE else None
         if sample.key != self.sample.key or sample.threshold > self._limit:
             return None
-        return [rows for _, rows in _below(sample.threshold, self._blocks)]
+        return [rows for _, rows in _below(sample.threshold, self.blocks)]
 
 
-def _below(limit: int, blocks: list[tuple[SamplingKeys, Floats]]) -> list[tuple[SamplingKeys, Floats]]:
+def cached_rows(m: int) -> int:
+    """Return how many rows of m columns fit into the cache."""
+    return CACHE_BYTES // (4 * m)
+
+
+def _below(limit: int, blocks: list[CachedBlock]) -> list[CachedBlock]:
     found = [(keys, rows, keys < limit) for keys, rows in blocks]
     return [(keys[below], rows[below]) for keys, rows, below in found if below.any()]

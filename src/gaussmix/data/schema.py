@@ -17,7 +17,7 @@ Notation follows docs/glossary.md.
 A partial schema declares types and leaves bounds or levels open, to be estimated privately. Values are read by their
 declared type alone: a number as a double, a category as text, codes as 64-bit integers. A template of a file (`gaussmix
 schema FILE`) is a partial schema if the file has types; types guessed from rows, as in CSV files, are marked with a
-question mark and rejected.
+question mark and rejected, as in a schema.
 
 >>> cost = {"lower": 0, "upper": None}
 >>> found = PartialSchema.of({"age": "number", "sex": "category", "smoker": "boolean", "cost": cost})
@@ -38,8 +38,10 @@ import difflib
 import hashlib
 import itertools
 import json
+import keyword
 import math
 import os
+import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -52,7 +54,7 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 
 from gaussmix._files import strict_json
-from gaussmix._validation import positive, real
+from gaussmix._validation import positive, real, text
 from gaussmix.data.columns import (
     GUESSED,
     LARGEST_WEIGHT,
@@ -62,7 +64,6 @@ from gaussmix.data.columns import (
     Column,
     Numeric,
     Vector,
-    check_text,
     holds_dates,
     iso_date,
     set_field,
@@ -153,13 +154,7 @@ def parse_columns(declared: Mapping[str, object]) -> dict[str, Column]:
     return found
 
 
-def declared_values(column: Column) -> dict[str, Any]:
-    """Return the declaration of a column as plain values, which `parse_column` reads."""
-    kind = next(word for word, cls in _KINDS.items() if isinstance(column, cls))
-    values = {field.name: getattr(column, field.name) for field in fields(column)}
-    if values.get("origin", "") is None:
-        del values["origin"]
-    return {"type": kind} | {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+_NUMBER_IN_QUOTES = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
 def parse_column(declared: object) -> Column:
@@ -169,6 +164,13 @@ def parse_column(declared: object) -> Column:
     if isinstance(declared, str):
         return _named_kind(declared)
     if isinstance(declared, list | tuple):  # two numbers are bounds; labels can only be levels
+        if len(declared) == 2 and all(
+            isinstance(entry, str) and _NUMBER_IN_QUOTES.fullmatch(entry) for entry in declared
+        ):
+            raise DeclarationError(
+                "bounds must be numbers, without quotes. If these are the levels of a text column, declare "
+                f"{json.dumps({'levels': list(declared)})}."
+            )
         if declared and all(isinstance(entry, str | bool) for entry in declared):
             return Categorical(tuple(declared))
         if len(declared) != 2:
@@ -182,14 +184,13 @@ def parse_column(declared: object) -> Column:
             f"a column cannot be declared by an object of type {type(declared).__name__}. {HOW_TO_DECLARE}"
         )
     kind = declared.get("type", _implied_kind(declared))
-    if isinstance(kind, str):
-        kind = kind.removesuffix(GUESSED)  # whoever filled in the rest has seen it
+    _confirmed(kind)
     options = {key: value for key, value in declared.items() if key != "type"}
     if kind == "date":
         _known_only(options, [*_DATE, "origin", "weight", "missing"], "date column")
         return Date(**cast(dict[str, Any], dict.fromkeys(_DATE) | options))
     if kind == "unsupported":
-        raise DeclarationError("its type cannot be encoded. Cast it to a number or to text, or omit the column.")
+        raise DeclarationError("its type is not supported. Cast it to a number or to text, or omit the column.")
     if not isinstance(kind, str) or kind not in _KINDS:
         words = ", ".join(repr(word) for word in (*_KINDS, "date"))
         raise DeclarationError(f"type must be one of {words}, got {kind!r}. {HOW_TO_DECLARE}")
@@ -213,13 +214,22 @@ _MORE = {
 }
 
 
+def _confirmed(kind: object) -> None:
+    """Reject a type that was guessed from rows: no row may decide what is published about a column."""
+    if isinstance(kind, str) and kind.endswith(GUESSED):
+        raise DeclarationError(
+            f"its type {kind!r} was guessed from the rows. Confirm it by removing the question mark, or declare "
+            "another type."
+        )
+
+
 def _named_kind(declared: str) -> Column:
     """Return a boolean column from its name; the names of other types need more, which the error says."""
-    word = declared.removesuffix(GUESSED)  # as in a template: the type was guessed from rows
-    if word == "boolean":
+    _confirmed(declared)
+    if declared == "boolean":
         return Boolean()
     kinds = {other: kind for kind, others in _WORDS.items() for other in (kind, *others)}
-    near = difflib.get_close_matches(word.lower(), kinds, n=1)
+    near = difflib.get_close_matches(declared.lower(), kinds, n=1)
     if not near:
         raise DeclarationError(f"{declared!r} does not declare a column. {HOW_TO_DECLARE}")
     raise DeclarationError(f"{declared!r} does not declare a column: {_MORE[kinds[near[0]]]}. {NOT_FROM_DATA}")
@@ -238,7 +248,7 @@ def read_declared(path: Path) -> Mapping[str, Any]:
         text = path.read_text(encoding="utf-8")
         declared = tomllib.loads(text) if suffix == ".toml" else strict_json(text)
     except RecursionError:
-        raise DeclarationError(f"{path} is nested too deeply for a schema.") from None
+        raise DeclarationError(f"{path} is not a valid schema: it is nested too deeply.") from None
     except ValueError as error:  # both formats' errors, wrong bytes, a key that occurs twice, thousands of digits
         raise DeclarationError(f"{path} is not a valid {suffix[1:].upper()} file: {error}") from None
     if not isinstance(declared, Mapping):
@@ -317,7 +327,7 @@ class Schema:
         for name in self.columns:
             if not isinstance(name, str) or not name:
                 raise ArgumentTypeError(f"A column name must be a nonempty string, got {name!r}.")
-            check_text("A column's name", name)
+            text(**{"A column's name": name})
             if name == INTERCEPT:
                 raise DeclarationError(
                     f"The column name {INTERCEPT!r} is reserved for the intercept. Rename the column."
@@ -325,7 +335,9 @@ class Schema:
         set_field(self, "columns", MappingProxyType(parse_columns(self.columns)))
         intercept = real(intercept=self.intercept) + 0.0
         if intercept != 0 and not (1 / LARGEST_WEIGHT <= intercept <= LARGEST_WEIGHT):
-            raise DeclarationError(f"intercept must be 0 or a finite number > 0, got {intercept!r}. {NOT_FROM_DATA}")
+            raise DeclarationError(
+                f"intercept must be 0 or lie between 2**-100 and 2**100, got {intercept!r}. {NOT_FROM_DATA}"
+            )
         set_field(self, "intercept", intercept)
         if self.max_row_norm is not None:
             bound = positive(finite=True, max_row_norm=self.max_row_norm)
@@ -345,7 +357,7 @@ class Schema:
         set_field(self, "terms", MappingProxyType(read_terms(self.terms, self.columns)))
         set_field(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
         if self.terms and not self.intercept:
-            raise DeclarationError("terms require an intercept. Declare one.")
+            raise DeclarationError("terms require an intercept. Declare a positive intercept.")
         parts = parts_of(self.columns, self.terms, self.only_in_terms, self.weight)
         set_field(self, "parts", MappingProxyType(parts))
         implied = self.norm_of(self.parts, intercept=True)
@@ -353,14 +365,15 @@ class Schema:
         # A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows.
         if self.intercept and not self.in_units(self.intercept):
             raise DeclarationError(
-                f"intercept must be at least 2**-{FRACTION_BITS} times the row norm bound {self.row_norm!r}. "
-                "Declare a larger intercept, none, or smaller column weights."
+                f"intercept must be at least 2**-{FRACTION_BITS} times the row norm bound {self.row_norm!r}. Declare "
+                "a larger intercept, intercept=0, or smaller column weights."
             )
         for name, part in parts.items():
             if part.squared_norm and not self.squared_in_units(part.squared_norm):
                 raise DeclarationError(
-                    f"Column {name!r}: its weight (and norm) must be at least 2**-{FRACTION_BITS} times the row norm "
-                    f"bound {self.row_norm!r}. Declare a larger one, or omit the column."
+                    f"Column {name!r}: its weight, and for a vector also its norm, must be at least "
+                    f"2**-{FRACTION_BITS} times the row norm bound {self.row_norm!r}. Declare a larger value, or omit "
+                    "the column."
                 )
         encoded = {name: encoded_of(name, part, self.columns) for name, part in parts.items()}
         if self.intercept:
@@ -373,7 +386,9 @@ class Schema:
         set_field(self, "n_columns", len(self.names))
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise DeclarationError(f"Two encoded columns would have the name {twice!r}. Rename a column or a level.")
+            raise DeclarationError(
+                f"Two columns of the release would have the name {twice!r}. Rename a column or a level."
+            )
 
     @classmethod
     def of(cls, source: Schema | Mapping[str, Any] | str | os.PathLike[str], **more: Any) -> Schema:
@@ -406,7 +421,15 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain values: ``Schema.of(schema.to_dict()) == schema``."""
-        columns = {name: declared_values(column) for name, column in self.columns.items()}
+        columns: dict[str, dict[str, Any]] = {}
+        for name, column in self.columns.items():
+            kind = next(word for word, cls in _KINDS.items() if isinstance(column, cls))
+            values = {field.name: getattr(column, field.name) for field in fields(column)}
+            columns[name] = {"type": kind} | {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in values.items()
+                if key != "origin" or value is not None
+            }
         found = {"columns": columns, "intercept": self.intercept, "max_row_norm": self.max_row_norm}
         more = {"terms": dict(self.terms), "only_in_terms": list(self.only_in_terms), "weight": self.weight}
         return found | {key: value for key, value in more.items() if value}  # as before terms where there are none
@@ -478,7 +501,7 @@ class Schema:
             if not column.lower <= lower < upper <= column.upper:
                 raise DeclarationError(
                     f"topcode: the thresholds of {name!r} must lie within its bounds [{column.lower:g}, "
-                    f"{column.upper:g}], the lower one first, got {lower!r} and {upper!r}."
+                    f"{column.upper:g}], with the lower one first, got {lower!r} and {upper!r}."
                 )
             columns[name] = replace(column, lower=lower, upper=upper)
         return replace(self, columns=columns) if thresholds else self
@@ -511,7 +534,10 @@ class Schema:
         types: dict[str, pa.DataType] = {}
         for name, column in self.columns.items():
             if isinstance(column, Categorical):
-                types[name] = column.arrow_type
+                # Integers that doubles hold exactly are read as doubles, since pandas writes codes with missing values
+                # as 1.0.
+                codes = column.arrow_type == pa.int64() and all(abs(int(level)) < 2**53 for level in column.levels)
+                types[name] = pa.float64() if codes else column.arrow_type
             elif isinstance(column, Vector):
                 types[name] = pa.list_(pa.float64(), column.size)  # a CSV file has none, and says so
             elif isinstance(column, Numeric) and column.origin is not None:
@@ -533,7 +559,7 @@ def describe_columns(source: pa.Schema, *, guessed: bool = False) -> dict[str, A
 
     `Schema.of` refuses it until that is done.
 
-    Types that were guessed from rows, as of CSV files, have a question mark, and a partial schema refuses them, since
+    Types that were guessed from rows, as of CSV files, have a question mark and are refused until it is removed, since
     no row may decide what is published about a column.
 
     >>> describe_columns(pa.schema({"age": pa.int64(), "sex": pa.string()}))["columns"]
@@ -566,8 +592,8 @@ def _numeric(kind: pa.DataType) -> bool:
 
 
 HOW_TO_LEAVE_OPEN = (
-    'Declare an open column by "number", "category" (text) or "codes" (integer levels), or by '
-    '{"lower": null, "upper": null} and {"levels": null} with options such as "missing".'
+    'To have bounds or levels estimated, declare a column by "number", "category" (text) or "codes" (integer levels), '
+    'or by {"lower": null, "upper": null} or {"levels": null} with options such as "missing".'
 )
 _NUMBER, _CATEGORY, _CODES = ("number", "numeric"), ("category", "categorical"), ("codes",)
 _KEY_TYPES = {_CATEGORY[0]: pa.string(), _CODES[0]: pa.int64()}
@@ -590,7 +616,9 @@ class PartialSchema:
         if isinstance(source, PartialSchema):
             return source
         if isinstance(source, Schema):
-            raise DeclarationError("All columns of this schema are fully declared; no bounds or levels are open.")
+            raise DeclarationError(
+                "All columns of this schema are fully declared: there are no bounds or levels to estimate."
+            )
         declared = source if isinstance(source, Mapping) else read_declared(Path(source))
         rest: dict[str, Any] = {}
         if "columns" in declared:
@@ -605,11 +633,7 @@ class PartialSchema:
         for name, short in declared.items():
             kind, options = _open_kind(short)
             try:
-                if isinstance(short, Mapping) and str(short.get("type", "")).endswith(GUESSED):
-                    raise DeclarationError(
-                        "its type was guessed from the data, which is not private. "
-                        f"Declare the type without the question mark. {HOW_TO_LEAVE_OPEN}"
-                    )
+                _confirmed(short.get("type") if isinstance(short, Mapping) else short)
                 if kind is None:
                     known[name] = parse_column(short)
                 elif kind == _NUMBER[0]:
@@ -619,7 +643,9 @@ class PartialSchema:
             except GaussmixError as error:
                 raise type(error)(f"Column {name!r}: {error}") from None
         if not numbers and not keys:
-            raise DeclarationError(f"All columns are fully declared; no bounds or levels are open. {HOW_TO_LEAVE_OPEN}")
+            raise DeclarationError(
+                f"All columns are fully declared: there are no bounds or levels to estimate. {HOW_TO_LEAVE_OPEN}"
+            )
         frozen = MappingProxyType
         found = cls(frozen(numbers), frozen(keys), frozen(types), frozen(known), tuple(declared), rest)
         found.taken  # noqa: B018 - names, weights and the bound of a row are as a schema may have them
@@ -661,7 +687,7 @@ def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
     if not isinstance(short, Mapping):
         return None, {}
     options = {key: value for key, value in short.items() if key != "type"}
-    kind = words.get(str(short.get("type", _implied_kind(options))).removesuffix(GUESSED))
+    kind = words.get(str(short.get("type", _implied_kind(options))))
     if kind == _NUMBER[0] and None not in (options.get("lower"), options.get("upper")):
         return None, options
     if kind in (_CATEGORY[0], _CODES[0]) and options.get("levels") is not None:
@@ -680,8 +706,8 @@ def _open_options(kind: str, options: dict[str, Any]) -> dict[str, Any]:
         return found | {key: real(**{key: found[key]}) for key in ("lower", "upper") if key in found}
     if found.get("unknown") == "error":  # nobody has declared the levels that may occur
         raise DeclarationError(
-            'unknown must be "other" or "zero" for a column with open levels: rare levels are not found, and an error '
-            "would reveal them."
+            'unknown must be "other" or "zero" for a column whose levels are estimated: rare levels are not found, '
+            "and an error would reveal that they occur."
         )
     Categorical((1,) if kind == _CODES[0] else ("a",), **others)
     return {"unknown": "other"} | found
@@ -728,6 +754,9 @@ def read_formula(text: str) -> Formula:
 
 def _terms(side: str, whole: str) -> tuple[str, ...]:
     """Return the terms of one side as text, without the intercept, which is required."""
+    names = [name.strip() for name in side.split("+")]
+    if all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
+        return tuple(Base(name).text for name in dict.fromkeys(names))  # releases of declared models need no formulaic
     try:
         from formulaic.errors import FormulaParsingError
         from formulaic.parser import DefaultFormulaParser
@@ -761,7 +790,7 @@ def schema_of_formula(schema: Schema, formula: str) -> Schema:
     """
     read = read_formula(formula)
     if read.predictors is None:
-        raise DeclarationError("formula must list its predictors, which define the columns of the release.")
+        raise DeclarationError("formula must list its predictors, because they define the columns of the release.")
     texts = (read.response, *read.predictors)
     terms = [term for text in texts for term in parse_terms(text, schema.columns)]
     released = {name_of(need) for term in terms for need in needs_of(term) if isinstance(need, Base)}

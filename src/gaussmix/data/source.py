@@ -12,6 +12,7 @@ True
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 import sys
@@ -28,8 +29,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from gaussmix._text import plain
 from gaussmix._validation import positive_integer
 from gaussmix.data.encode import is_text
+from gaussmix.data.remote import RemoteFile
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, GaussmixError
 
 if TYPE_CHECKING:
@@ -143,7 +146,10 @@ READAHEAD = 3
 _BATCH_BYTES = 2**24
 _VALUE_BYTES = 8  # of a number, or of a text's place in its dictionary
 
-CHANGED = "The table changed between two passes. The release was stopped. Use a table that does not change."
+CHANGED = (
+    "The table changed between two passes, so the release was stopped. Use a table that does not change during the "
+    "release."
+)
 """The message does not say what changed: that would reveal information about rows."""
 
 Part = tuple[str, pa.RecordBatch]
@@ -160,10 +166,14 @@ class Request:
     examine_plan: bool = False  # reject a query in which one stored row may change several rows of the result
 
 
+AnyFile = Path | RemoteFile
+"""A local file, or a file at a URL."""
+
+
 class FileOrigin(NamedTuple):
     """A file that holds the rows of a table, or a query on one."""
 
-    path: Path
+    path: AnyFile
     query: str = ""
 
 
@@ -187,6 +197,11 @@ class Table:
         batches are used by one thread.
     single_use : str or None
         What can be read only once, as the subject of a message; None if the table can be read again.
+    unit_column : str or None
+        A column each value of which has one row by construction, so that its values are privacy units.
+    within : str or None
+        The privacy-unit column without which the table must not be released, because its rows are functions of several
+        rows of a unit.
     paths : tuple of paths
         Files, folders and patterns that are read: an output must not be among them.
     readings, rows : int
@@ -202,6 +217,8 @@ class Table:
     computed: bool = False
     reuses_buffers: bool = False
     single_use: str | None = None
+    unit_column: str | None = None
+    within: str | None = None
     paths: tuple[str | os.PathLike[str], ...] = ()
 
     def __init__(self, data: Any, options: ReadOptions) -> None:
@@ -210,7 +227,7 @@ class Table:
         self.readings = self.rows = self.digest = 0
         self.key: bytes | None = None
         self._digests: dict[tuple[str, ...], int] = {}  # by the columns that were read
-        self._files: list[tuple[int, int, int, int]] = []
+        self._files: list[tuple[Any, ...]] = []
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches with exactly the requested columns, of at most ``request.rows`` rows."""
@@ -310,9 +327,7 @@ class Table:
         """
         if self.readings:
             self.check_again()
-        paths = [origin.path for origin in self.origins if isinstance(origin, FileOrigin)]
-        states = [os.stat(path) for path in paths if path.is_file()]
-        files = [(state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
+        files = [_state(origin.path) for origin in self.origins if isinstance(origin, FileOrigin)]
         seen, kinds, expected = Seen(), dict[str, str](), self.options.expected_rows
         last_schema: pa.Schema | None = None
         rows = digest = 0
@@ -330,8 +345,8 @@ class Table:
                             kinds[column.name] = kind
                         elif kind not in (before, "nothing"):
                             raise DataTypeError(
-                                f"Column {column.name!r} changes its type from {before} to {kind} in {where}. "
-                                "Give it one type in all parts of the table."
+                                f"Column {column.name!r} changes its type from {before} to {kind} in {where}. The "
+                                "column must have the same type in all parts of the table."
                             )
                 rows += batch.num_rows
                 batch = _plain(batch)
@@ -352,13 +367,31 @@ class Table:
         self.rows, self.digest, self._files = rows, digest, files
         self.readings += 1
 
+    def check_unit(self, column: str | None) -> None:
+        """Reject another privacy unit than the one whose rows were combined (`within`)."""
+        if self.within not in (None, column):
+            raise ArgumentError(
+                f"{self.label} has rows that are functions of several rows with the same {self.within}. Release it "
+                f'with privacy_unit=gm.PrivacyUnit("{self.within}", ...).'
+            )
+
     def check_again(self) -> None:
         """Raise an error if the table can be read only once."""
         if self.single_use is not None:
             raise ArgumentError(
-                f"{self.single_use} can be read only once, but a release in passes reads its table several times. "
-                "Pass a list, a data frame or a file path, or set passes=1."
+                f"{self.single_use} can be read only once, but a release in several passes reads the table several "
+                "times. Pass a list, a data frame or a file path, or set passes=1."
             )
+
+
+def _state(file: AnyFile) -> tuple[Any, ...]:
+    """Return what changes when a file is written again; nothing for a path that is no file."""
+    if isinstance(file, RemoteFile):
+        return file.state()
+    if not file.is_file():
+        return ()
+    found = file.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class FileFormat(ABC):
@@ -369,18 +402,18 @@ class FileFormat(ABC):
     types_are_guessed: ClassVar[bool] = False  # whether `schema` examines rows to find types
 
     @abstractmethod
-    def schema(self, file: Path, csv: CsvOptions) -> pa.Schema:
+    def schema(self, file: AnyFile, csv: CsvOptions) -> pa.Schema:
         """Return names and types of the columns."""
 
     @abstractmethod
-    def read(self, file: Path, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
+    def read(self, file: AnyFile, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
         """Yield batches with exactly the requested columns, of at most ``request.rows`` rows."""
 
-    def n_rows(self, file: Path) -> int | None:
+    def n_rows(self, file: AnyFile) -> int | None:
         """Return the number of rows if the file states it; otherwise None. **Sensitive**."""
         return None
 
-    def suffix_of(self, file: Path) -> str | None:
+    def suffix_of(self, file: AnyFile) -> str | None:
         """Return the suffix of a file name, including compression, if it belongs to this format; otherwise None."""
         return next((suffix for suffix in self.suffixes if file.name.lower().endswith(suffix)), None)
 
@@ -400,7 +433,7 @@ class Seen:
         for origin in table.identity(streamed=streamed):
             if isinstance(origin, FileOrigin):
                 path, query = origin.path, origin.query.strip().rstrip(";").rstrip()
-                status = path.stat() if path.exists() else None
+                status = path.stat() if isinstance(path, Path) and path.exists() else None
                 key = (path if status is None else (status.st_dev, status.st_ino), query)
                 if key in self.files and query:
                     raise DataError(f"Duplicate query on {path}: rows would be double-counted. Pass it once.")
@@ -506,6 +539,10 @@ def row_bytes(columns: Collection[str], types: Mapping[str, pa.DataType]) -> int
     return _VALUE_BYTES * (vectors + len(columns) - len(found))
 
 
+MOST_NAMES = 30
+"""Maximum number of columns that a message lists."""
+
+
 def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> None:
     """Raise an error unless every requested column occurs exactly once."""
     for name in columns:
@@ -515,12 +552,28 @@ def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> N
         if not count:
             way = "Correct the name in the schema or privacy unit, or add the column."
             if any(other.strip() == name.strip() for other in found):
-                way = "A name that differs only in spaces exists: for CSV files declare skip_initial_space."
+                way = (
+                    "The table has a column whose name differs only in spaces: for CSV files declare "
+                    "skip_initial_space."
+                )
             elif any(other.casefold() == name.casefold() for other in found):
-                way = "A name that differs only in case exists: use the table's spelling."
+                way = "The table has a column whose name differs only in case: use the table's spelling."
             elif len(found) == 1:
-                way += " The table has only one column: declare the character between fields (delimiter, --delimiter)."
+                way += (
+                    " The table has only one column: if it is a CSV file, declare the character between its fields "
+                    "(delimiter, --delimiter)."
+                )
+            elif any(other in columns for other in found):  # else the first line of a file may be a row, not names
+                near = difflib.get_close_matches(name, found, n=1)
+                meant = f"Did you mean {near[0]!r}? " if near else ""
+                way = f"{meant}{way} The table has {_listed(found)}."
             raise DataError(f"Column {name!r} is not in {where}. {way}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names of columns, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(map(plain, names[:MOST_NAMES])) + more
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -43,9 +43,10 @@ from gaussmix.data.memory import (
     StreamTable,
     as_narwhals,
 )
-from gaussmix.data.readers import FileTable
+from gaussmix.data.readers import FileTable, UrlTable
+from gaussmix.data.remote import is_url
 from gaussmix.data.source import Part, ReadOptions, Request, Seen, Table
-from gaussmix.errors import DataTypeError
+from gaussmix.errors import ArgumentError, DataTypeError
 
 
 def open_table(data: Any, options: ReadOptions | None = None) -> Table:
@@ -56,10 +57,10 @@ def open_table(data: Any, options: ReadOptions | None = None) -> Table:
     data : table
         A 2-D NumPy array with its column names ``(array, names)``, a structured array, a dictionary of arrays;
         pandas, polars (eager or lazy) and whatever else narwhals knows; a pyarrow Table, RecordBatch,
-        RecordBatchReader, Dataset, or any object with ``__arrow_c_stream__``; a path of a Parquet, Arrow IPC or CSV
-        file, a directory or a glob; a ``deltalake.DeltaTable``, a pyiceberg table or scan; a `gaussmix.Query`
-        on a database; a DuckDB relation, `DuckDBQuery` or (path, SQL); a Dask collection or a Spark data frame; a list
-        or an iterable of any of these. A `Table` is returned as it is.
+        RecordBatchReader, Dataset, or any object with ``__arrow_c_stream__``; a path or URL (``s3://``) of a Parquet,
+        Arrow IPC or CSV file, a directory or a glob; a ``deltalake.DeltaTable``, a pyiceberg table or scan; a
+        `gaussmix.Query` on a database; a DuckDB relation, `DuckDBQuery` or (path, SQL); a Dask collection or a Spark
+        data frame; a list or an iterable of any of these. A `Table` is returned as it is.
     options : ReadOptions, optional
         How it is read.
 
@@ -87,7 +88,7 @@ _KINDS = (
 def kind_of(data: Any) -> type[Table] | None:
     """Return the class of table for ``data``; None if it is not a supported table."""
     if isinstance(data, str | os.PathLike):
-        return FileTable
+        return UrlTable if is_url(os.fspath(data)) else FileTable
     pair = data if isinstance(data, tuple) and len(data) == 2 else None
     if pair is not None and isinstance(pair[0], str | os.PathLike) and isinstance(pair[1], str):
         is_sql = re.match(r"\s*(select|from|with)\b", pair[1], re.IGNORECASE) is not None
@@ -147,6 +148,11 @@ class TableList(Table):
             seen.add(table)
             yield from table.parts(request, seen)
 
+    def check_unit(self, column: str | None) -> None:
+        """Reject another privacy unit than that of a table of deviations."""
+        for table in self._tables:
+            table.check_unit(column)
+
     @property
     def n_rows(self) -> int | None:
         """Number of rows of all tables, if known. **Sensitive**."""
@@ -176,5 +182,11 @@ class TableIterator(Table):
         """Yield the parts of each table in turn."""
         for item in self._data:
             table = open_table(item, self.options)
+            try:
+                table.check_unit(None)
+            except ArgumentError:
+                raise ArgumentError(
+                    "A table of deviations cannot be an item of an iterable. Pass it by itself."
+                ) from None
             seen.add(table, streamed=True)
             yield from table.parts(request, seen)

@@ -162,14 +162,14 @@ def parse_terms(text: str, columns: Collection[str]) -> tuple[Term, ...]:
     """Return the terms that a text stands for, several for a polynomial; ``columns`` are names as they stand."""
     if text in columns:
         return (Base(text),)
-    return _Reader(text).terms()
+    return _Reader(text, columns).terms()
 
 
 class _Reader:
     """A parser of one term."""
 
-    def __init__(self, text: str) -> None:
-        self.text, self.tokens, self.at = text, [], 0
+    def __init__(self, text: str, columns: Collection[str] = ()) -> None:
+        self.text, self.columns, self.tokens, self.at = text, columns, [], 0
         position, text = 0, text.rstrip()
         while position < len(text):
             found = _TOKEN.match(text, position)
@@ -212,6 +212,7 @@ class _Reader:
     def call(self, function: str) -> tuple[Factor, ...]:
         inner = self.number_in(self.factor())
         if function == "C":  # as in patsy and formulaic: levels are declared, so that the column is one already
+            self.check_levels(inner)
             found: tuple[Factor, ...] = (inner,)
         elif function in ("log", "hour"):
             if not isinstance(inner, Base):
@@ -230,6 +231,16 @@ class _Reader:
         if not self.take(")"):
             raise self.wrong()
         return found
+
+    def check_levels(self, inner: Factor) -> None:
+        """Reject a number as a factor: its levels are not known, and it would have one slope."""
+        declared = (
+            self.columns.get(inner.name) if isinstance(inner, Base) and isinstance(self.columns, Mapping) else None
+        )
+        if isinstance(declared, Numeric):
+            raise DeclarationError(
+                f"{self.text}: {inner.text} is declared as a number. Declare its levels before the release to use C()."
+            )
 
     def number_in(self, found: tuple[Factor, ...]) -> Base | Log | Hour:
         if len(found) != 1 or not isinstance(found[0], Base | Log | Hour):
@@ -274,6 +285,50 @@ def logarithm(x: Floats) -> Floats:
     for coefficient in _ODD:
         series = (series + coefficient) * s
     return np.asarray(e * _LN2_HIGH + (2 * f + (2 * f * series + e * _LN2_LOW)))
+
+
+_FARTHEST = 40.0  # e⁻⁴⁰ is less than the unit of any score that is not clipped
+_LOG2 = math.log(2.0)
+_TAYLOR = tuple(1 / math.factorial(k) for k in range(14))  # |x| ≤ log(2)/2: the next term is below 2⁻⁵⁷
+
+
+def exponential(x: Floats) -> Floats:
+    """Return eˣ, x clamped to ±40, with relative error 10⁻¹⁴."""
+    x = np.clip(x, -_FARTHEST, _FARTHEST)
+    whole = np.rint(x / _LOG2)
+    rest = x - whole * _LOG2
+    value = np.full_like(rest, _TAYLOR[-1])
+    for coefficient in _TAYLOR[-2::-1]:
+        value = value * rest
+        value = value + coefficient
+    return np.asarray(np.ldexp(value, whole.astype(np.int32)))
+
+
+_HART_ABOVE = (
+    3.52624965998911e-02, 0.700383064443688, 6.37396220353165, 33.912866078383, 112.079291497871, 221.213596169931,
+    220.206867912376,
+)  # fmt: skip
+_HART_BELOW = (
+    8.83883476483184e-02, 1.75566716318264, 16.064177579207, 86.7807322029461, 296.564248779674, 637.333633378831,
+    793.826512519948, 440.413735824752,
+)  # fmt: skip
+_HART_END = 7.0710678
+
+
+def normal_probability(x: Floats) -> Floats:
+    """Return Φ(x), x clamped to ±7.07, with absolute error 10⁻¹³ (Hart's rational function, West 2005)."""
+    x = np.clip(x, -_HART_END, _HART_END)
+    size = np.abs(x)
+    above, below = np.zeros_like(size), np.zeros_like(size)
+    for coefficient in _HART_ABOVE:
+        above = above * size
+        above = above + coefficient
+    for coefficient in _HART_BELOW:
+        below = below * size
+        below = below + coefficient
+    square = size * size
+    tail = exponential(-0.5 * square) * above / below
+    return np.where(x > 0, 1 - tail, tail)
 
 
 def legendre(degree: int, z: Floats) -> Floats:
@@ -403,7 +458,7 @@ def _check(term: Term, columns: Mapping[str, Column]) -> None:
             )
     if isinstance(term, Product):
         if len(set(bases_of(term))) < len(bases_of(term)):
-            raise DeclarationError(f"Term {term.text!r}: a column occurs twice. Write poly(…, 2) for a square.")
+            raise DeclarationError(f"Term {term.text!r}: a column occurs twice. Write poly(…, 2) for its square.")
         for factor in term.factors:
             _check(factor, columns)
     elif not isinstance(term, Base):
@@ -653,12 +708,15 @@ def parts_of(
         lacking = [base for base in lacking if base in only_in_terms]
         if lacking:
             raise DeclarationError(
-                f"only_in_terms: {name!r} requires {lacking[0]!r} in the release. Remove it from only_in_terms."
+                f"only_in_terms: term {name!r} requires column {lacking[0]!r} itself in the release. Remove "
+                f"{lacking[0]!r} from only_in_terms."
             )
         _refuse_taken(name, columns, "a term")
         found[name] = part_of(term, columns, terms[name])
     if not found:
-        raise DeclarationError("At least one column must be released, but all are used as weights or in terms only.")
+        raise DeclarationError(
+            "At least one column must be released, but all columns are weights or used only in terms."
+        )
     # Where numbers are missing: a column each, of the largest weight among the parts that are the number's alone. Parts
     # of several numbers do not count: where both are missing, both columns would take the place of one product.
     bases = {name: bases_of(derived[name]) if name in derived else (name,) for name in found}
@@ -710,8 +768,11 @@ def _same(term: Term, names: Mapping[str, object], columns: Mapping[str, Column]
 def _absent(text: str, term: Term, parts: Mapping[str, Part], columns: Mapping[str, Column]) -> str:
     if isinstance(term, Base) and term.name not in columns:
         close = difflib.get_close_matches(text, parts, n=1)
-        meant = f"did you mean {close[0]!r}? It" if close else "it"
-        return f"Column {text!r} is not in the release; {meant} has {', '.join(parts)}."
+        meant = f" Did you mean {close[0]!r}?" if close else ""
+        return (
+            f"Column {text!r} is not in the release.{meant} The release has {', '.join(parts)}; columns that were not "
+            "released need a new release."
+        )
     if isinstance(term, Base):
         return f"Column {text!r} is used only inside terms (or as a weight) and is not itself released."
     return (

@@ -71,7 +71,7 @@ class Transform:
             raise ArgumentError("integers must be whole numbers of at most 2**32.")
         close = np.einsum("ij,ij->i", T, T) > TRANSFORM_UNIT**2 * (1 - 1e-9)  # others are within it, rounding included
         if any(sum(int(entry) ** 2 for entry in row) > int(TRANSFORM_UNIT) ** 2 for row in T[close]):
-            raise ArgumentError("rows of integers must have norm at most 2**32, so that products are exact.")
+            raise ArgumentError("rows of integers must have a norm of at most 2**32, so that products are exact.")
         if not ((self.scales > LEAST) & (self.scales < LARGEST)).all():
             raise ArgumentError("scales must be positive and finite, between 2**-500 and 2**500.")
 
@@ -88,10 +88,6 @@ class Transform:
         room = TRANSFORM_UNIT - 2 * math.sqrt(matrix.shape[1])  # rounding lengthens a row by at most √m / 2
         integers = np.rint(matrix / lengths[:, np.newaxis] * room)
         return cls(integers, lengths / (room * ROW_UNIT))
-
-    def times(self, factors: Floats) -> Transform:
-        """Multiply every row of the matrix by a positive number. The integers, and hence products, stay the same."""
-        return Transform(self.integers, np.asarray(self.scales * factors))
 
     def triangular(self) -> Transform:
         """Return the triangular factor R of T = QR, with ‖R r‖ = ‖T r‖ up to rounding and half as many numbers.
@@ -143,10 +139,6 @@ class Transform:
         for of, to, part in self._blocks:
             np.matmul(rows[:, of], part, out=out[:, to])
         return out
-
-    def apply(self, rows: Floats) -> Floats:
-        """Return Z for integer rows (n, m): an exact product, then one multiplication per entry."""
-        return np.asarray(self.product(rows) * self.scales)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ features of a model, which must contain the lower-order terms of each of its ter
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,16 +66,6 @@ class Units:
         centres, scales = np.array([c.centre for c in encoded]), np.array([c.scale for c in encoded])
         return cls(tuple(names or (c.name for c in encoded)), centres, scales, constant, raw)
 
-    def with_response(self, name: str, centre: float, scale: float) -> Units:
-        """Return the units of the same columns followed by a response."""
-        return replace(
-            self,
-            names=(*self.names, name),
-            centres=np.append(self.centres, centre),
-            scales=np.append(self.scales, scale),
-            raw=self.raw and (scipy.linalg.block_diag(self.raw[0], 1.0), np.append(self.raw[1], 0.0)),
-        )
-
     # -- values ----------------------------------------------------------------------------------------------------
     def decode(self, entries: Floats, columns: Sequence[int] | slice = slice(None)) -> Floats:
         """Return x of encoded entries, whose last axis runs over ``columns``."""
@@ -105,26 +95,6 @@ class Units:
     def rows(self, columns: Sequence[int]) -> Floats:
         """Return the combinations that are x of some columns, shape (number, m)."""
         return np.outer(self.centres[list(columns)], self.one) + self.deviations(columns)
-
-    def total(self, weights: Floats) -> Floats:
-        """Return the combination that is Σ weight·(x - centre), such as the indicator of several levels."""
-        return np.asarray(self.scales * weights)
-
-    def combination(self, coef: Mapping[str, float], intercept: float, *, about: float = 0.0) -> Floats:
-        """Return the combination that is intercept + Σ coef·column - ``about``, columns in original units.
-
-        Without an intercept column the constant part is left out.
-        """
-        slopes, constant = self.slopes(coef, intercept)
-        constant -= about
-        found = np.zeros(len(self.scales))
-        for index, name in enumerate(self.names):
-            if name in slopes:
-                found[index] = slopes[name] * self.scales[index]
-                constant += slopes[name] * self.centres[index]
-            elif index == self.constant:
-                found[index] = constant * self.scales[index]
-        return found
 
     # -- coefficients ----------------------------------------------------------------------------------------------
     def coefficients(
@@ -167,13 +137,12 @@ class Units:
         if self.constant is None:
             return found
         found[0, 1:] = -scale * self.centres[1:] / self.scales[1:]
-        return self._raw_matrix() @ found
-
-    def centred_matrix(self) -> Floats:
-        """Return the map of coefficients on 1 and x - centre, 1 first, to those in original units, shape (m, m)."""
-        found = np.eye(len(self.scales))
-        found[0, 1:] = -self.centres[1:]
-        return self._raw_matrix() @ found
+        back = np.eye(len(self.scales))  # (γ₀, γ) to (β₀, β)
+        if self.raw is not None:
+            A, b = self.raw
+            inverse = np.linalg.inv(A[1:, 1:].T)
+            back[1:, 1:], back[0, 1:] = inverse, -b[1:] @ inverse
+        return back @ found
 
     def alone(self, column: int) -> float | None:
         """Return γ/β of a column whose β is a multiple of its own γ; None if higher-order terms contain the column."""
@@ -182,16 +151,6 @@ class Units:
         A, _ = self.raw
         others = np.delete(A[:, column], column)
         return None if others.any() else float(A[column, column])
-
-    def _raw_matrix(self) -> Floats:
-        """Return the matrix that maps (γ₀, γ) to (β₀, β)."""
-        found = np.eye(len(self.scales))
-        if self.raw is not None:
-            A, b = self.raw
-            back = np.linalg.inv(A[1:, 1:].T)
-            found[1:, 1:] = back
-            found[0, 1:] = -b[1:] @ back
-        return found
 
     def _restricted(self, columns: Sequence[int]) -> tuple[Floats, Floats]:
         A, b = self.raw if self.raw is not None else (np.eye(len(self.scales)), np.zeros(len(self.scales)))
@@ -228,15 +187,6 @@ def raw_map(
                 A[i, k] += value / half
                 b[i] -= value * column.centre / half
     return A, b
-
-
-def unweighted_units(schema: Schema) -> Units:
-    """Return the units of a release; reject releases with row weights or without an intercept."""
-    if schema.weight is not None:
-        raise ArgumentError("Counts and means require a release without row weights.")
-    if schema.units.constant is None:
-        raise ArgumentError("Means and counts require a release with an intercept column.")
-    return schema.units
 
 
 def half_span(schema: Schema, column: EncodedColumn) -> float:

@@ -11,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 from weakref import WeakKeyDictionary
@@ -37,12 +38,11 @@ from gaussmix.ledger import Budget, Ledger
 from gaussmix.mechanism.release import Passes, Prepared, prepare
 from gaussmix.models.design import Problem
 from gaussmix.models.families import Family
-from gaussmix.models.glm import fit_glm, summary_of
-from gaussmix.models.likelihood import fit_model
+from gaussmix.models.glm import complete_options, fit_glm, summary_of
 from gaussmix.models.release import Release
-from gaussmix.models.results import Asked, Estimand, Summary, sample_size
+from gaussmix.models.results import Estimand, Named, Summary
 from gaussmix.releases.certificate import Certificate, Condition
-from gaussmix.releases.preconditioning import Likelihood
+from gaussmix.releases.declared import MODEL_SHARE, DeclaredModel
 
 __all__ = [
     "FEATURES",
@@ -312,6 +312,10 @@ class LinearClassifier(ClassifierMixin, _Declared):
         return tags
 
 
+_RESULTS = frozenset(name for name, value in vars(Named).items() if isinstance(value, property))
+_displayed: ContextVar[bool] = ContextVar("_displayed", default=False)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Released(Private):
     """An estimator that is fitted from one release of (X, y)."""
@@ -321,13 +325,27 @@ class Released(Private):
     max_contributions: int | None = None
     ledger: Ledger | None = None
 
+    # scikit-learn reads every attribute to list names, and to display an estimator in a notebook. Both would compute
+    # the summary, of which the properties of `Named` are parts, and show none of it.
+    def __dir__(self) -> list[str]:
+        names = list(object.__dir__(self))
+        return [name for name in names if name not in _RESULTS] if _displayed.get() else names
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        displayed = _displayed.set(True)
+        try:
+            return dict(super()._repr_mimebundle_(**options))
+        finally:
+            _displayed.reset(displayed)
+
     def _prepare_release(
         self,
         schema: Schema,
         groups: ArrayLike | None = None,
         *,
         conditions: Sequence[Condition] = (),
-        likelihood: Likelihood | None = None,
+        models: Sequence[DeclaredModel] = (),
+        model_share: float = MODEL_SHARE,
     ) -> Prepared:
         """Prepare the release; a ledger's budget replaces the estimator's own."""
         if groups is None and self.max_contributions is not None:
@@ -347,7 +365,8 @@ class Released(Private):
             random_state=self.random_state,
             made_by=name,
             conditions=conditions,
-            likelihood=likelihood,
+            models=models,
+            model_share=model_share,
             unit=None if self.max_contributions is None else PrivacyUnit(GROUPS, self.max_contributions),
         )
         if self.n_rows is not None and prepared.account is not None:
@@ -380,9 +399,9 @@ def _warn_if_noise_dominates(schema: Schema, account: LatticeAccount, n_rows: in
     entry = 1 / math.sqrt(2 * sum(mu**2 for mu in account.noise_mu))  # the whole budget in one pass
     if signal < 2 * entry * math.sqrt(schema.n_columns):
         warnings.warn(
-            f"n_rows={n_rows} is too small for {features} features at epsilon={account.epsilon:g}: the noise "
-            "exceeds the largest signal that such a table can have in an average direction. Use more rows, fewer "
-            "features or a larger epsilon.",
+            f"n_rows={n_rows} is too small for {features} features at epsilon={account.epsilon:g}: the privacy noise "
+            "exceeds the average signal of the features, however large their values within the bounds. Use more rows, "
+            "fewer features or a larger epsilon.",
             UserWarning,
             stacklevel=frames_to_the_caller(),
         )
@@ -405,10 +424,13 @@ def moments_shape(moments: Moments) -> tuple[int, int]:
     names = (FEATURES, *target_names(len(targets)))
     if tuple(moments.schema.columns) != names or not targets or not isinstance(X, Vector):
         raise ArgumentError(
-            "moments must be of features X and targets y, got moments of a table. Use gaussmix.release."
+            "moments must be built from arrays X and y (Moments.of_arrays), got moments of a table. Use "
+            "gaussmix.release."
         )
     if not all(isinstance(target, Numeric | Boolean) for target in targets):
-        raise ArgumentError("The targets of moments must be numeric or boolean. Use gaussmix.release.")
+        raise ArgumentError(
+            "The targets y of the moments must be numeric or boolean. For other targets use gaussmix.release."
+        )
     return X.size, len(targets)
 
 
@@ -444,11 +466,7 @@ _SUMMARIES: WeakKeyDictionary[BaseEstimator, tuple[Release, Summary]] = WeakKeyD
 
 
 def default_summary(estimator: Any) -> Summary:
-    """Return ``estimator.summary()``, computed once per fit.
-
-    scikit-learn reads every property of a fitted estimator twice to display it in a notebook, and each of them is a
-    part of the summary.
-    """
+    """Return ``estimator.summary()``, computed once per fit: each property of `Named` is a part of it."""
     check_is_fitted(estimator)
     known = _SUMMARIES.get(estimator)
     if known is None or known[0] is not estimator.release_:
@@ -482,8 +500,7 @@ def named(estimator: Any, problem: Problem) -> Problem:
 def glm_summary(estimator: Any, family: Family, estimand: Estimand, n_rows: int | None) -> Summary:
     """Return the summary of a generalised linear model of the target ``y`` on the vector ``X``, with their names."""
     model = fit_glm(estimator.release_.statistic, family, LABEL, [FEATURES])
-    rows = sample_size(model.problem(), estimand, n_rows if estimand == "population" else None)
-    found = fit_model(model._model, n_rows=rows)
+    options = complete_options({"estimand": estimand, "n_rows": n_rows if estimand == "population" else None})
+    found, own = model._fit(options)
     found = replace(found, problems=tuple(named(estimator, problem) for problem in found.problems))
-    options: Asked = {"estimand": estimand, "n_rows": n_rows, "collapse": None, "reference": None}
-    return summary_of(found, 0, np.ones(1), options)
+    return summary_of(found, 0, np.ones(1), options, declared=own.declared, cov_type=own.cov_type)

@@ -16,7 +16,7 @@ from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.data.arrays import read_classes
 from gaussmix.data.moments import Moments
 from gaussmix.data.schema import Schema
-from gaussmix.errors import ArgumentError, DeclarationError
+from gaussmix.errors import DeclarationError
 from gaussmix.estimators.base import (
     FEATURES,
     LABEL,
@@ -31,17 +31,17 @@ from gaussmix.estimators.base import (
 from gaussmix.mechanism.release import Prepared
 from gaussmix.models.families import LOGIT
 from gaussmix.models.glm import fit_glm_predictor
-from gaussmix.models.newton_steps import WORTH_STEPS
 from gaussmix.models.release import Release
 from gaussmix.models.results import Estimand, Named, ResultTable, Summary, ratio_table
-from gaussmix.releases.preconditioning import STEPS, Likelihood
+from gaussmix.releases.declared import MODEL_SHARE, DeclaredModel
 
-__all__ = ["LogisticRegression", "Steps"]
+__all__ = ["LogisticRegression"]
 
-Steps = int | Literal["auto"]
+WORTH_STEPS = 20.0
+"""n μ/d below which the budget is better spent on the release alone."""
 
-AUTOMATIC_STEPS = 4
-LARGE_EPSILON = 1.0  # if the number of rows is not public, "auto" takes steps above this ε
+LARGE_EPSILON = 1.0
+"""If the number of rows is not public, ``model_share="auto"`` takes steps above this ε."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -49,9 +49,9 @@ class LogisticRegression(Named, LinearClassifier, Released):
     """Private logistic regression for two classes, from noisy second moments of the table.
 
     The coefficients solve the likelihood equation (:mod:`gaussmix.models.likelihood`) for features that are normal
-    within classes with one covariance, a linear discriminant; with ``steps`` they are those of private Newton steps on
-    the likelihood. For categories, booleans and skewed numbers use :meth:`gaussmix.Release.logit`, whose distribution
-    of the predictors has their shapes.
+    within classes with one covariance, a linear discriminant; with ``model_share`` they are those of private Newton
+    steps on the likelihood, as for models that are declared in :func:`gaussmix.release`. For categories, booleans and
+    skewed numbers use :meth:`gaussmix.Release.logit`, whose distribution of the predictors has their shapes.
 
     Parameters
     ----------
@@ -59,10 +59,10 @@ class LogisticRegression(Named, LinearClassifier, Released):
         As in :class:`LinearRegression`.
     classes : (first, second), optional
         The two labels. By default they are taken from y, and the certificate states that they are assumed to be public.
-    steps : int or "auto"
-        Number of private Newton steps on the likelihood, starting at the discriminant: 0 (default), 3, 4 or 6. They use
-        two fifths of μ² (:mod:`gaussmix.models.newton_steps`). ``"auto"`` takes 4 steps if n μ/d ≥ 20, or without
-        ``n_rows`` if ε > 1, and none with a ledger. Intervals and odds ratios do not use them.
+    model_share : float or "auto"
+        Share of μ² for two private Newton steps on the likelihood (:mod:`gaussmix.models.declared`); 0 (default) for
+        none. They require an intercept. ``"auto"`` is the default share of :func:`gaussmix.release` if n μ/d ≥ 20, or
+        without ``n_rows`` if ε > 1, and 0 with a ledger.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class LogisticRegression(Named, LinearClassifier, Released):
         As in :class:`LinearRegression`; the label is the boolean column ``y``, true for the second class.
     """
 
-    steps: Steps = 0
+    model_share: float | Literal["auto"] = 0.0
 
     _weighting: ClassVar[Weighting] = "balanced"
 
@@ -89,7 +89,7 @@ class LogisticRegression(Named, LinearClassifier, Released):
         y : array (rows,)
             Two labels of any type.
         groups : array (rows,), optional
-            As in :meth:`LinearRegression.fit`; cannot be combined with ``steps``.
+            As in :meth:`LinearRegression.fit`.
         """
         prepared = self._prepare(self._schema_of(X, y), groups)
         rows, second, classes = read_classes(self, X, y, self.classes, finite=False)
@@ -119,24 +119,26 @@ class LogisticRegression(Named, LinearClassifier, Released):
         return self
 
     def _prepare(self, schema: Schema, groups: ArrayLike | None = None) -> Prepared:
-        steps = self._number_of_steps(schema.n_columns - 1)
-        likelihood = Likelihood(LABEL, steps) if steps else None
-        return self._prepare_release(schema, groups, conditions=self._conditions, likelihood=likelihood)
+        share = self._share(schema.n_columns - 1)
+        models = [DeclaredModel(f"{LABEL} ~ {FEATURES}", "logit")] if share else []
+        return self._prepare_release(
+            schema, groups, conditions=self._conditions, models=models, model_share=share or MODEL_SHARE
+        )
 
-    def _number_of_steps(self, columns: int) -> int:
-        """Return the number of steps for d = ``columns`` features, intercept included, from declared quantities."""
-        if self.steps != "auto":
-            if isinstance(self.steps, bool) or self.steps not in (0, *STEPS):
-                options = ", ".join(map(str, STEPS))
-                raise ArgumentError(f'steps must be "auto", 0 or one of {options}, got {self.steps!r}.')
-            return int(self.steps)
-        if self.ledger is not None or math.isinf(check.positive(epsilon=self.epsilon)):
-            return 0
+    def _share(self, columns: int) -> float:
+        """Return the share of μ² for steps, for d = ``columns`` features, intercept included, from declared quantities.
+
+        0 is no steps.
+        """
+        if self.model_share != "auto":
+            return check.in_interval(0, 1, closed=True, model_share=self.model_share)
+        if self.ledger is not None or math.isinf(check.positive(epsilon=self.epsilon)) or not self.fit_intercept:
+            return 0.0
         worth = self.epsilon > LARGE_EPSILON
         if self.n_rows is not None:
             n = check.positive_integer(n_rows=self.n_rows)
             worth = n * gaussian_mu(self.epsilon, self.delta) / columns >= WORTH_STEPS
-        return AUTOMATIC_STEPS if worth else 0
+        return MODEL_SHARE if worth else 0.0
 
     def summary(self, *, estimand: Estimand = "table") -> Summary:
         """Return intervals for the coefficients of logistic regression, computed from the release.

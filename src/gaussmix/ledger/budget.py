@@ -5,7 +5,7 @@
 >>> Budget(epsilon=1.0)
 Traceback (most recent call last):
     ...
-gaussmix.errors.ArgumentError: A budget is required: epsilon and delta, or a ledger.
+gaussmix.errors.ArgumentError: A budget is required: pass epsilon and delta, or a ledger. delta is missing.
 """
 
 from __future__ import annotations
@@ -81,12 +81,16 @@ class Budget:
         if opened is None:
             if share is not None:
                 raise ArgumentError(
-                    "share requires a ledger, of whose budget it is a share. Pass the ledger, or omit share."
+                    "share requires a ledger, because it is a share of the ledger's budget. Pass the ledger, or omit "
+                    "share."
                 )
             if note:
-                raise ArgumentError("note requires a ledger, in which it is stored. Pass the ledger, or omit note.")
+                raise ArgumentError(
+                    "note requires a ledger, because it is stored there. Pass the ledger, or omit note."
+                )
             if epsilon is None or delta is None:
-                raise ArgumentError("A budget is required: epsilon and delta, or a ledger.")
+                absent = "" if epsilon is delta else f" {'delta' if delta is None else 'epsilon'} is missing."
+                raise ArgumentError(f"A budget is required: pass epsilon and delta, or a ledger.{absent}")
             if check.positive(epsilon=epsilon) < math.inf:
                 check.in_interval(0, 1, delta=delta)
             return
@@ -96,7 +100,8 @@ class Budget:
             )
         if neighbours not in (None, opened.reservation.neighbours):
             raise ArgumentError(
-                f"neighbours must be {opened.reservation.neighbours!r}, as in the ledger, got {neighbours!r}. Omit it."
+                f"neighbours must be {opened.reservation.neighbours!r}, as in the ledger, got {neighbours!r}. Omit "
+                "neighbours."
             )
 
     @classmethod
@@ -124,13 +129,18 @@ class Budget:
         """Whether ε is infinite: no noise, no privacy."""
         return self.epsilon == math.inf
 
-    def lattice_account(self, *, shares: Sequence[Share], coordinates: Sequence[int]) -> LatticeAccount:
+    def lattice_account(
+        self, *, shares: Sequence[Share], coordinates: Sequence[int], release: str | None = None
+    ) -> LatticeAccount:
         """Return the account with the least noise for this budget. Nothing is spent.
 
-        ``shares`` and ``coordinates`` are those of :func:`gaussmix.accounting.discrete.lattice_account`.
+        ``shares`` and ``coordinates`` are those of :func:`gaussmix.accounting.discrete.lattice_account`; ``release`` is
+        that of :meth:`Ledger.lattice_account`.
         """
         if self.ledger is not None:
-            return self.ledger.lattice_account(shares=shares, coordinates=coordinates, share=self.share)
+            return self.ledger.lattice_account(
+                shares=shares, coordinates=coordinates, share=self.share, release=release
+            )
         epsilon, delta = cast(float, self.epsilon), cast(float, self.delta)
         return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, neighbours=self.relation)
 
@@ -141,11 +151,21 @@ class Budget:
         failures: float = 0.0,
         file: str | os.PathLike[str] | None = None,
         privacy_unit: str | None = None,
+        release: str | None = None,
     ) -> Charged | None:
-        """Record a release in the ledger, if there is one. Noise may be drawn only after this method has returned."""
+        """Record a release in the ledger, if there is one. Noise may be drawn only after this method has returned.
+
+        A ``release`` with an identifier that the ledger holds already is not recorded again. Another cost or file than
+        that of its entry is an error.
+        """
         if self.ledger is None:
             return None
+        if (
+            release is not None
+            and (known := self.ledger.recorded(account, release, failures=failures, file=file)) is not None
+        ):
+            return self.ledger, known
         entry = self.ledger.spend_account(
-            account, failures=failures, note=self.note, file=file, privacy_unit=privacy_unit
+            account, failures=failures, note=self.note, file=file, privacy_unit=privacy_unit, release=release
         )
         return self.ledger, entry

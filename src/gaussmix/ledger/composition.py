@@ -42,6 +42,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 from typing import Any
 
@@ -122,7 +123,12 @@ class RemainingBudget:
     def __str__(self) -> str:
         more = "release" if self.releases_left == 1 else "releases"
         left = f"{self.releases_left} more {more} of the planned size"
-        return f"mu ≤ {self.mu!r}, delta_slack ≤ {self.delta_slack!r}: {left}"
+        return f"mu ≤ {_four(self.mu)}, delta_slack ≤ {_four(self.delta_slack)}: {left}"
+
+
+def _four(value: float, rounding: str = ROUND_FLOOR) -> str:
+    """Format a number with four significant digits, by default rounded down, so that it can be spent."""
+    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):.4g}"
 
 
 @dataclass(frozen=True)
@@ -215,8 +221,9 @@ def reserve(budget: dict[str, Any]) -> BudgetCap:
     spent = gaussian_delta_up(epsilon, mu)
     if spent > within:
         raise BudgetUnmetError(
-            f"mu must be at most {gaussian_mu(epsilon, within)!r} at epsilon={epsilon!r} and "
-            f"delta={budget['delta']!r} less delta_slack, got {mu!r}. Omit mu to use the maximum."
+            f"mu must be at most {gaussian_mu(epsilon, within)!r}, the largest value that epsilon={epsilon!r} and "
+            f"delta={budget['delta']!r} allow after delta_slack is subtracted from delta, got {mu!r}. Omit mu to use "
+            "the maximum."
         )
     total = round_up(Fraction(spent) + Fraction(failure))
     return BudgetCap(identity=uuid.uuid4().hex, **budget, delta_reserved=total)
@@ -235,7 +242,9 @@ def check_reservation(reserved: BudgetCap) -> None:
     values = asdict(reserved)
     for name, kind in _TYPES.items():
         if type(values[name]) is not kind:
-            raise ArgumentTypeError(f"{name} of a reservation has the wrong type, {type(values[name]).__name__}.")
+            raise ArgumentTypeError(
+                f"{name} of a ledger's budget must be of type {kind.__name__}, got {type(values[name]).__name__}."
+            )
     checked_budget(**{name: values[name] for name in _TYPES if name not in ("identity", "delta_reserved")})
     check.nonnegative(delta_reserved=reserved.delta_reserved)
 
@@ -259,7 +268,7 @@ def room_left(reserved: BudgetCap, entries: Iterable[Entry]) -> RemainingBudget:
     """Return the remaining budget after the given entries, rounded down; ValueError if they exceed the reservation."""
     mu2, failure = _left(reserved, list(entries))
     if mu2 < 0 or failure < 0:
-        raise ValueError("the recorded releases exceed the reservation")
+        raise ValueError("the recorded releases exceed the budget")
     mu_part, failure_part = part_of(reserved, Fraction(1, reserved.releases))
     more = min(mu2 // Fraction(mu_part) ** 2, failure // Fraction(failure_part)) if mu_part and failure_part else 0
     return RemainingBudget(root_down(mu2), round_down(failure), releases_left=int(more))
@@ -283,7 +292,8 @@ def refusal(room: RemainingBudget, *, mu: float, delta_slack: float = 0.0) -> st
     """Return why a release does not fit into the remaining budget, or an empty string if it does."""
     reasons = []
     if mu > room.mu:
-        reasons.append(f"it needs mu={mu!r}, {room.mu!r} remains")
+        reasons.append(f"it needs mu={_four(mu, ROUND_CEILING)}, but {_four(room.mu)} remains")
     if delta_slack > room.delta_slack:
-        reasons.append(f"it needs delta_slack={delta_slack!r}, {room.delta_slack!r} remains")
+        needed = _four(delta_slack, ROUND_CEILING)
+        reasons.append(f"it needs delta_slack={needed}, but {_four(room.delta_slack)} remains")
     return "; ".join(reasons)

@@ -14,7 +14,7 @@ True
 >>> ledger.lattice_account(shares=["1"], coordinates=[20**2], share="4/5")
 Traceback (most recent call last):
     ...
-gaussmix.errors.BudgetExceededError: The release does not fit: it needs mu=0.2117..., 0.2049... remains. ...
+gaussmix.errors.BudgetExceededError: The release exceeds the remaining budget: it needs mu=0.2118, but 0.2049...
 >>> folder.cleanup()
 """
 
@@ -74,15 +74,26 @@ def _cost(reserved: BudgetCap, account: LatticeAccount, failures: float = 0.0) -
     """
     if account.neighbours != reserved.neighbours:
         raise ArgumentError(
-            f"neighbours of the account must be {reserved.neighbours!r}, as in the ledger, got {account.neighbours!r}."
+            f"neighbours of the release must be {reserved.neighbours!r}, as in the ledger, got {account.neighbours!r}."
         )
     slack = Fraction(slack_delta(reserved.epsilon, account.slack))
     return {"mu": account.mu, "delta_slack": round_up(slack + Fraction(check.nonnegative(failures=failures)))}
 
 
+SPENT = 1e-6
+"""A remaining μ below this is a rounding error of the shares of earlier releases."""
+
+
+def _named(file: Path) -> str:
+    """Return a path as text. Bytes that are not valid UTF-8 are escaped."""
+    return str(file).encode("utf-8", "backslashreplace").decode()
+
+
 def _exceeded(reasons: str, room: RemainingBudget, advice: str = "") -> BudgetExceededError:
+    spent = " The budget is spent." if room.mu < SPENT else ""
     return BudgetExceededError(
-        f"The release does not fit: {reasons}. Remaining budget: {room}. Nothing was recorded.{advice}"
+        f"The release exceeds the remaining budget: {reasons}. Remaining budget: {room}. Nothing was recorded.{advice}"
+        f"{spent} Further models can be fitted from existing releases at no cost."
     )
 
 
@@ -115,14 +126,15 @@ def verify_claim(
     check_reservation(reserved)
     if fingerprint(reserved) != ledger:
         raise NotPrivateError(
-            f"The certificate's reservation does not match the fingerprint of its ledger. {_DO_NOT_PUBLISH}"
+            "The ledger budget stated in the certificate does not match the fingerprint of the ledger. "
+            f"{_DO_NOT_PUBLISH}"
         )
     if claim != (reserved.epsilon, reserved.delta, reserved.neighbours, reserved.privacy_unit):
         raise NotPrivateError(
             f"The certificate and its ledger differ in budget, neighbours or privacy unit. {_DO_NOT_PUBLISH}"
         )
     if not account_holds(reserved):
-        raise NotPrivateError(f"The ledger's reservation exceeds its (epsilon, delta) budget. {_DO_NOT_PUBLISH}")
+        raise NotPrivateError(f"The ledger reserves more than its (epsilon, delta) budget. {_DO_NOT_PUBLISH}")
     try:
         if isinstance(account, LatticeAccount):
             cost = _cost(reserved, account)
@@ -130,12 +142,13 @@ def verify_claim(
             cost = _cost(reserved, account.lattice, account.threshold_delta)
         else:
             raise NotPrivateError(
-                f"The certificate names a ledger, but its mechanism cannot be recorded in one. {_DO_NOT_PUBLISH}"
+                "The certificate names a ledger, but a ledger cannot record releases by this mechanism. "
+                f"{_DO_NOT_PUBLISH}"
             )
     except ArgumentError as error:  # the account has other neighbours
         raise NotPrivateError(f"{error} {_DO_NOT_PUBLISH}") from None
     if reasons := refusal(room_left(reserved, []), **cost):
-        raise NotPrivateError(f"The release exceeds its ledger's reservation: {reasons}. {_DO_NOT_PUBLISH}")
+        raise NotPrivateError(f"The release exceeds the budget of its ledger: {reasons}. {_DO_NOT_PUBLISH}")
 
 
 class Ledger:
@@ -204,8 +217,8 @@ class Ledger:
         ]
         if differing:
             raise ArgumentError(
-                f"{self._path} was created with other arguments: {'; '.join(differing)}. The reservation of a ledger "
-                "cannot be changed; use Ledger.open(path) to continue with it."
+                f"{self._path} was created with other arguments: {'; '.join(differing)}. The budget of a ledger "
+                "cannot be changed. To use this ledger, call Ledger.open(path)."
             )
 
     @classmethod
@@ -265,8 +278,7 @@ class Ledger:
         self.check_privacy_unit(privacy_unit)
         mu, delta_slack = check.nonnegative(mu=mu), check.nonnegative(delta_slack=delta_slack)
         check.text(note=note)
-        # Bytes of a file name that are not valid UTF-8 are escaped.
-        named = "" if file is None else str(Path(file).absolute()).encode("utf-8", "backslashreplace").decode()
+        named = "" if file is None else _named(Path(file).absolute())
         if not (mu or delta_slack):
             raise ArgumentError("mu or delta_slack must be positive, got 0 for both.")
 
@@ -291,6 +303,7 @@ class Ledger:
         note: str = "",
         file: str | os.PathLike[str] | None = None,
         privacy_unit: str | None = None,
+        release: str | None = None,
     ) -> Entry:
         """Record releases that will be drawn with an account's noise.
 
@@ -299,7 +312,12 @@ class Ledger:
         """
         cost = _cost(self._reserved, account, failures)
         return self.spend(
-            mu=cost["mu"], delta_slack=cost["delta_slack"], note=note, file=file, privacy_unit=privacy_unit
+            mu=cost["mu"],
+            delta_slack=cost["delta_slack"],
+            note=note,
+            file=file,
+            privacy_unit=privacy_unit,
+            release=release,
         )
 
     def check_fits(self, *, mu: float = 0.0, delta_slack: float = 0.0) -> None:
@@ -321,7 +339,12 @@ class Ledger:
             )
 
     def lattice_account(
-        self, *, shares: Sequence[Share], coordinates: Sequence[int], share: Share | None = None
+        self,
+        *,
+        shares: Sequence[Share],
+        coordinates: Sequence[int],
+        share: Share | None = None,
+        release: str | None = None,
     ) -> LatticeAccount:
         """Return the account of one release, possibly in passes. Nothing is spent: see :meth:`spend_account`.
 
@@ -334,6 +357,8 @@ class Ledger:
             As in :func:`gaussmix.accounting.discrete.lattice_account`; ``shares`` are shares of the release's μ².
         share : Fraction, float or str, optional
             Share of the ledger's μ² and δ₀ that the release takes. Default: 1/``releases``.
+        release : str, optional
+            Identifier of a release that may be recorded already: its account is the one it had before it was recorded.
 
         Raises
         ------
@@ -342,15 +367,16 @@ class Ledger:
         BudgetUnmetError
             If no discretisation error is small enough.
         """
-        reserved, room, part = self._reserved, self.remaining(), self._part(share)
+        reserved, room, part = self._reserved, self.remaining(before=release), self._part(share)
         if not reserved.delta_slack:
             raise BudgetExceededError(
-                "The ledger was created with delta_slack=0, and a release needs delta_slack > 0. Nothing was recorded."
+                "The ledger was created with delta_slack=0, but every release needs delta_slack > 0. Nothing was "
+                "recorded."
             )
         mu, allowed = part_of(reserved, part)
         if reasons := refusal(room, mu=mu):
             left = (room.mu / reserved.mu) ** 2
-            raise _exceeded(reasons, room, f" It needs a share of {float(part):.4g} of mu²; {left:.4g} remains.")
+            raise _exceeded(reasons, room, f" It needs {float(part):.4g} of the ledger's mu²; {left:.4g} remains.")
         return account_within(
             reserved.epsilon,
             reserved.delta,
@@ -374,13 +400,50 @@ class Ledger:
             raise ArgumentError(f"share must lie in (0, 1], got {share!r}.")
         return part
 
-    def remaining(self) -> RemainingBudget:
-        """Return the remaining budget. Another process may spend it first: only :meth:`spend` decides."""
-        return transaction(self._path, self._room)[0]
+    def remaining(self, *, before: str | None = None) -> RemainingBudget:
+        """Return the remaining budget, or what it was before the release with the identifier ``before`` was recorded.
+
+        Another process may spend it first: only :meth:`spend` decides.
+        """
+        room = transaction(self._path, self._room)[0]
+        entry = None if before is None else self.find(before)
+        return room if entry is None else room_left(self._reserved, self.entries()[: entry.id - 1])
 
     def entries(self) -> list[Entry]:
         """Return all entries, oldest first."""
         return transaction(self._path, contents)[1]
+
+    def find(self, release: str) -> Entry | None:
+        """Return the entry of a release by its identifier; None if it is not recorded."""
+        return next((entry for entry in self.entries() if entry.release == release), None)
+
+    def recorded(
+        self,
+        account: LatticeAccount,
+        release: str,
+        *,
+        failures: float = 0.0,
+        file: str | os.PathLike[str] | None = None,
+    ) -> Entry | None:
+        """Return the entry of a release with an account by its identifier; None if it is not recorded.
+
+        Raises
+        ------
+        LedgerError
+            If it was recorded with another cost, or another file.
+        """
+        entry, cost = self.find(release), _cost(self._reserved, account, failures)
+        if entry is not None and (entry.mu, entry.delta_slack) != (cost["mu"], cost["delta_slack"]):
+            raise LedgerError(
+                f"Entry {entry.id} of {self._path} records the release {release} with another cost. Nothing was drawn."
+            )
+        own = "" if file is None else _named(Path(file).resolve())
+        if entry is not None and own != (entry.file and _named(Path(entry.file).resolve())):
+            raise LedgerError(
+                f"Entry {entry.id} of {self._path} records the release {release} with another output file. Repeat the "
+                "call with the path of the first run. Nothing was drawn."
+            )
+        return entry
 
     def remaining_releases(self, entry: int) -> int:
         """Return how many more releases with the cost of the entry numbered ``entry`` fit."""
@@ -411,7 +474,10 @@ class Ledger:
         """Return the remaining budget, the number of entries and the hash of the last."""
         reserved, entries, last = contents(connection)
         if reserved != self._reserved:
-            raise LedgerError(f"{self._path} was replaced by another ledger after it was opened.")
+            raise LedgerError(
+                f"{self._path} was replaced by another ledger after this process opened it. Restore the original "
+                "ledger."
+            )
         return room_left(reserved, entries), len(entries), last
 
     def __repr__(self) -> str:

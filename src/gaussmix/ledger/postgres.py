@@ -24,6 +24,10 @@ __all__ = ["Database"]
 
 SCHEMES = ("postgres", "postgresql")
 LOCK_SECONDS = 60
+UNCERTAIN = (
+    "If a release was under way, an entry may have been recorded: publish nothing until you have checked with "
+    "'gaussmix ledger show'."
+)
 
 T = TypeVar("T")
 
@@ -113,12 +117,9 @@ class Database:
             ) from None
         except psycopg.OperationalError as error:
             reason = (str(error).strip() or "no reason given").splitlines()[0]
-            raise LedgerError(
-                f"The connection to {self} failed or was lost ({reason}). Do not make the release. Run "
-                "'gaussmix ledger show' to see whether it was recorded."
-            ) from None
+            raise LedgerError(f"The connection to {self} failed or was lost ({reason}). {UNCERTAIN}") from None
         except psycopg.Error as error:
-            raise LedgerError(f"{self} cannot be used: {type(error).__name__}. Do not make the release.") from None
+            raise LedgerError(f"{self} cannot be used: {type(error).__name__}. {UNCERTAIN}") from None
 
 
 _FINAL = """

@@ -32,7 +32,7 @@ from gaussmix._files import other_format
 from gaussmix.accounting.parameters import NEIGHBOURS
 from gaussmix.errors import BudgetExceededError, LedgerDamagedError, LedgerError, MissingFileError, OutputError
 from gaussmix.ledger.composition import BudgetCap, Entry, account_holds, check_reservation, room_left
-from gaussmix.ledger.postgres import SCHEMES, Database
+from gaussmix.ledger.postgres import SCHEMES, UNCERTAIN, Database
 
 __all__ = [
     "APPLICATION_ID",
@@ -213,7 +213,7 @@ def refuse_as_output(out: str | os.PathLike[str], ledger: Place) -> None:
     if isinstance(ledger, Path) and Path(out).resolve() in [
         ledger.with_name(ledger.name + ending) for ending in ("", "-wal", "-shm", "-journal")
     ]:
-        raise OutputError(f"{os.fspath(out)} belongs to the ledger. Choose another output file.")
+        raise OutputError(f"{os.fspath(out)} is the ledger or one of its files. Choose another output file.")
 
 
 def create(path: Place, reserved: BudgetCap) -> None:
@@ -231,7 +231,7 @@ def create(path: Place, reserved: BudgetCap) -> None:
         if path.with_name(path.name + suffix).exists() and not path.exists():
             raise LedgerError(
                 f"{path} is missing, but {path.name}{suffix} exists and may contain recorded releases. Restore the "
-                "ledger; deleting the file would lose the record of spent budget."
+                f"ledger; deleting {path.name}{suffix} would lose the record of spent budget."
             )
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)  # mode 0600
     os.close(handle)
@@ -414,7 +414,7 @@ def _translated(path: Place) -> Iterator[None]:
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
             raise LedgerError(f"{path} and its directory must be writable ({error}). Nothing was recorded.") from error
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            raise LedgerError(f"{path} could not be written ({error}). Do not make the release.") from error
+            raise LedgerError(f"{path} could not be written ({error}). {UNCERTAIN}") from error
         raise LedgerDamagedError(_damaged(path)) from error
     except (BudgetExceededError, LedgerError):
         raise
@@ -424,6 +424,6 @@ def _translated(path: Place) -> Iterator[None]:
 
 def _damaged(path: Place) -> str:
     return (
-        f"{path} is damaged. Restore it from a copy that contains every release. If there is none, treat its budget "
+        f"{path} is damaged. Restore it from a copy that contains every release. If there is none, treat the budget "
         "as spent; a new ledger for the same rows would spend it twice."
     )

@@ -5,13 +5,20 @@ then the rows are counted, the ledger is charged, and noise is drawn. Numbers ar
 bin gets noise. If the table can be read again, they are counted once more on a finer public grid between the bounds
 found. Categories are counted by key; only keys that occur get noise, and only those above a threshold are released.
 :mod:`gaussmix.accounting.thresholds` has the proof.
+
+**Privacy units.** One row of each unit is counted, chosen uniformly at random in every reading (`one_row_each`). Given
+the choices, tables that differ by one unit, whatever the number of its rows, differ by one counted row, and the choices
+in other units have the same distribution under both: the row-level account holds for units, by joint convexity. More
+rows of a unit would not help: j of them would multiply counts and sensitivity alike.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,20 +29,23 @@ from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import diagonal_sigma
 from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.accounting.thresholds import CountsAccount, counts_account, releases_of_counts, with_threshold
-from gaussmix.data.counts import COARSE_BINS, FINE_BINS, ColumnCounts, FineGrid, count_columns, count_finely
+from gaussmix.data.contributions import PrivacyUnit
+from gaussmix.data.counts import COARSE_BINS, FINE_BINS, ColumnCounts, FineGrid, OneRowEach, count_columns, count_finely
 from gaussmix.data.schema import PartialSchema
 from gaussmix.data.source import ReadOptions, Table
 from gaussmix.data.table import open_table
-from gaussmix.errors import BudgetUnmetError
+from gaussmix.errors import BudgetUnmetError, DeclarationError
 from gaussmix.ledger import Budget, Ledger
 from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.noise import add_noise, describe, discrete_gaussian, generator, to_floats
 from gaussmix.mechanism.release import (
     certify,
+    commit,
     interruptions_wait,
     refuse_lone_force,
     remember,
+    unit_of,
     warn_if_released_before,
 )
 from gaussmix.models.bounds import TAIL, Proposal, coarse_bounds, distinct_levels, fine_bounds, usable
@@ -57,6 +67,7 @@ def propose_bounds(
     delta: float | None = None,
     budget: Budget | None = None,
     reading: ReadOptions | None = None,
+    privacy_unit: str | None = None,
     tail: float = TAIL,
     most_levels: int = MOST_LEVELS,
     out: str | os.PathLike[str] | None = None,
@@ -75,6 +86,9 @@ def propose_bounds(
         template with open bounds and levels. Fully declared columns are copied and not read.
     epsilon, delta, budget, reading, out, force, random_state
         As for :func:`gaussmix.release`; ``out`` is a JSON file for the schema.
+    privacy_unit : str, optional
+        The column that identifies a person or other unit. The guarantee then covers all rows of one unit; one row of
+        each, chosen at random, is counted. Default: row-level privacy.
     tail : float
         Share of the rows that may lie beyond either bound of a number.
     most_levels : int
@@ -100,37 +114,50 @@ def propose_bounds(
     columns = PartialSchema.of(schema)
     tail, most = check.in_interval(0, 0.5, tail=tail), check.positive_integer(most_levels=most_levels)
     rng = generator(random_state)
+    unit, counted = None, None
+    if privacy_unit is not None:
+        unit, counted = (
+            PrivacyUnit(privacy_unit, 1, "sample"),
+            OneRowEach(privacy_unit, functools.partial(rng.bytes, 32)),
+        )
+        if privacy_unit in {*columns.names, *columns.declared}:
+            raise DeclarationError(
+                f"Column {privacy_unit!r} is the privacy unit and cannot be released. Remove it from the schema."
+            )
     spent = Budget.of(epsilon, delta, budget)
     ledger = spent.ledger
     table = open_table(data, None if reading is None else check.instance(ReadOptions, reading=reading))
     refuse_lone_force(out, force=force)
-    account = _account(columns, table.single_use is None, spent)
+    table.check_unit(privacy_unit)
+    if unit is None and (unit := unit_of(table)) is not None:  # whose rows count one by one
+        privacy_unit = unit.column
+    account = _account(columns, table.single_use is None, spent, privacy_unit)
     warn_if_weak(account.epsilon, account.delta)
     protects = describe(rng) == SECURE
     with _reserved(out, table.paths, schema, ledger, force=force) as output:
         if protects and ledger is None:
             warn_if_released_before(table.origins)
-        counts = count_columns(table, columns)
+        counts = count_columns(table, columns, counted)
         if protects:
             remember(table.origins)
         with interruptions_wait():
-            charged = spent.charge(account.lattice, failures=account.threshold_delta)
+            charged = spent.charge(account.lattice, failures=account.threshold_delta, privacy_unit=privacy_unit)
             draw = _Draw(account, columns, rng, tail, most)
             bounds, levels = draw.coarse(counts), draw.levels(counts)
-        bounds = draw.refined(table, bounds)
+        bounds = draw.refined(table, bounds, counted)
         with interruptions_wait():
             conditions = [ROW_BY_ROW] * table.computed
-            return _written(output, _proposal(columns, bounds, levels, account, rng, conditions, charged))
+            return _written(output, _proposal(columns, bounds, levels, account, rng, conditions, charged, unit))
 
 
-def _account(columns: PartialSchema, twice: bool, budget: Budget) -> CountsAccount:
+def _account(columns: PartialSchema, twice: bool, budget: Budget, privacy_unit: str | None) -> CountsAccount:
     """Return noise and threshold, computed from declared quantities only."""
     grids, keys = [COARSE_BINS] * len(columns.numbers), len(columns.keys)
     refined = [FINE_BINS] * len(grids) if twice else []
     if budget.ledger is None:
         epsilon, delta = check.positive(epsilon=budget.epsilon), check.real(delta=budget.delta)
         return counts_account(epsilon, delta, grids=grids, keys=keys, refined=refined, neighbours=budget.relation)
-    budget.ledger.check_privacy_unit(None)  # the account covers one row, which is in one bin of each column
+    budget.ledger.check_privacy_unit(privacy_unit)
     shares, coordinates = releases_of_counts(grids, keys, refined)
     lattice = budget.lattice_account(shares=shares, coordinates=coordinates)
     keyed = tuple(range(len(grids), len(grids) + keys))
@@ -172,12 +199,14 @@ class _Draw:
                 found[name] = levels
         return found
 
-    def refined(self, table: Table, bounds: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    def refined(
+        self, table: Table, bounds: dict[str, tuple[float, float]], unit: OneRowEach | None
+    ) -> dict[str, tuple[float, float]]:
         """Refine bounds on fine grids, if the table can be read again."""
         if not self.fine_mu or not bounds:
             return bounds
         grids = {name: FineGrid.between(*pair) for name, pair in bounds.items()}
-        counts = count_finely(table, self.columns, grids)
+        counts = count_finely(table, self.columns, grids, unit)
         mus = dict(zip(self.columns.numbers, self.fine_mu, strict=True))
         return {
             name: fine_bounds(self._noisy(counts[name], mus[name]), grid, noise=1 / mus[name], tail=self.tail)
@@ -200,6 +229,7 @@ def _proposal(
     rng: np.random.Generator,
     conditions: Sequence[Condition],
     charged: Charged | None,
+    unit: PrivacyUnit | None,
 ) -> Proposal:
     """Return the schema and its certificate from the noisy counts."""
     ranges = {name: usable(pair, columns.numbers[name]) for name, pair in bounds.items()}
@@ -207,8 +237,8 @@ def _proposal(
     left_out = tuple(name for name in columns.names if name not in proposed and name not in levels)
     if not (proposed or levels or columns.declared):
         raise BudgetUnmetError(
-            "No bound or level exceeded the noise threshold, and the budget is spent. Use fewer columns or a "
-            "larger budget, or declare bounds and levels."
+            "No count exceeded the noise threshold, so no bounds or levels were found. The budget is spent. Use fewer "
+            "columns or a larger budget, or declare bounds and levels."
         )
     found = columns.schema(proposed, levels)
     certificate = certify(
@@ -219,6 +249,7 @@ def _proposal(
         budget=(account.epsilon, account.delta),
         neighbours=account.neighbours,
         conditions=conditions,
+        unit=unit,
         charged=charged,
     )
     return Proposal(found, certificate, left_out)
@@ -243,6 +274,6 @@ def _reserved(
 
 
 def _written(output: Output | None, proposal: Proposal) -> Proposal:
-    if output is not None:
-        output.commit(proposal.to_bytes())
-    return proposal
+    if output is None:
+        return proposal
+    return replace(proposal, path=commit(output, proposal.to_bytes(), "The schema"))

@@ -69,7 +69,7 @@ def _plain_query(query: Query[Any], schema: Schema, study: Study) -> dict[str, A
         transforms = [_plain_transform(transform) for transform in query.transforms]
         edges = [np.asarray(ends).tolist() for ends in query.edges]
         return {"kind": "counts", "thresholds": thresholds, "transforms": transforms, "edges": edges}
-    raise ArgumentError("Likelihood steps are not supported with a trusted curator.")
+    raise ArgumentError("Declared models are not supported in a study with a trusted curator (colluding = 0).")
 
 
 def _plain_transform(transform: Transform) -> dict[str, Any]:
@@ -146,8 +146,8 @@ class _Requests:
             write_whole(path, content)
         elif path.read_bytes() != content:
             raise SiteError(
-                f"{path} contains a different request. Continue with the gaussmix version and processor type that "
-                "wrote it."
+                f"{path} contains a different request from the one computed now. Continue with the version of "
+                "gaussmix and the type of processor that wrote it."
             )
         digest, found, missing = hashlib.sha256(content).hexdigest(), [], []
         for site in range(1, len(self.study.peers) + 1):
@@ -272,8 +272,8 @@ def collect(
     ):
         if not stored.exists and any(place.glob("request-*")):
             raise SiteError(
-                f"{place} has requests or answers, but {stored.path}, the noisy totals of their run, is missing. "
-                "Collecting again would need new noise. Agree on a new study, which costs new budget."
+                f"{place} contains requests of an earlier run, but the file of its noisy totals, {stored.path}, is "
+                "missing. Continuing would need new noise. Agree on a new study, which costs new budget."
             )
         stored.create()
         return prepared.draw(_RequestedRows(_Requests(place, agreed, stored.run), agreed.schema))
@@ -283,7 +283,7 @@ def _trusted(study: Study | str | os.PathLike[str]) -> Study:
     agreed = study if isinstance(study, Study) else Study.read(study)
     if agreed.colluding:
         raise ArgumentError(
-            "The sites of this study do not trust a curator: use gaussmix sites run. A study for a trusted curator has "
+            "The sites of this study do not trust a curator. Use gaussmix sites run, or agree on a study with "
             "colluding = 0."
         )
     return agreed

@@ -125,8 +125,8 @@ class Keys:
             path = certificate_file(place, other)
             if not path.is_file():
                 raise MissingFileError(
-                    f"{path} does not exist: the certificate of site {other}. Each site makes its own with 'gaussmix "
-                    "sites keys' and sends the .crt file, never the .key file, to all others."
+                    f"{path}, the certificate of site {other}, does not exist. Each site makes its own certificate "
+                    "with 'gaussmix sites keys' and sends the .crt file, never the .key file, to all others."
                 )
             try:
                 certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -332,7 +332,7 @@ class Mesh:
 
             def data_received(self, data: bytes) -> None:
                 if len(self.bytes) + len(data) > MOST_BYTES:
-                    mesh._fail(f"Site {mesh._name(self.known)} sent too much data {mesh._doing}.")
+                    mesh._fail(f"Site {mesh._name(self.known)} sent too much data while {mesh._doing}.")
                     return
                 if self.peer_pid is None and len(head := bytes(self.bytes + data)[:2]) == 2:
                     if int.from_bytes(head, "little") != self.known:
@@ -389,7 +389,7 @@ class Mesh:
         """Note errors of MPyC's coroutines: the message of a site did not have the form of the protocol."""
         if isinstance(context.get("exception"), OSError):  # a stranger's connection, or one that is lost
             return
-        self._fail(f"A message of another site did not follow the protocol while {self._doing}.")
+        self._fail(f"Another site sent a message that does not follow the protocol while {self._doing}.")
 
     def _call(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine in the loop, until it is done, a site is lost or the time is over."""

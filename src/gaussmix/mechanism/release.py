@@ -18,7 +18,7 @@ passes) and writes the file; it can be called once. No message depends on the ro
 >>> once.take()
 Traceback (most recent call last):
     ...
-gaussmix.errors.ArgumentError: This preparation was already used for a release. Prepare another; it costs new budget.
+gaussmix.errors.ArgumentError: This prepared release was already drawn. Prepare another one, which costs new budget.
 
 A second release of the same rows in one process without a ledger gives a warning. Tables are recognised by the resolved
 paths of their files, or as the same objects; their content is never compared.
@@ -36,7 +36,7 @@ import threading
 import uuid
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -53,17 +53,20 @@ from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal
 from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller, warn_if_weak
 from gaussmix.accounting.sites import Sites, joint_account
 from gaussmix.data.columns import Numeric
-from gaussmix.data.contributions import PrivacyUnit
+from gaussmix.data.contributions import UNIQUE, PrivacyUnit
+from gaussmix.data.gram import ExactSums
 from gaussmix.data.marginals import MarginalSums, has_marginals
 from gaussmix.data.moments import Moments
-from gaussmix.data.rows import RowSource, rows_of
-from gaussmix.data.sampling import Sample
+from gaussmix.data.per_unit import UnitTable, WithinTable
+from gaussmix.data.rows import ONLY_PER_UNIT, RowSource, rows_of
+from gaussmix.data.sampling import Sample, cached_rows
 from gaussmix.data.schema import FRACTION_BITS, Schema, declared_schema
-from gaussmix.data.source import FileOrigin, ReadOptions
+from gaussmix.data.source import FileOrigin, ReadOptions, Table
 from gaussmix.data.table import open_table
 from gaussmix.errors import (
     ArgumentError,
     ArgumentTypeError,
+    BudgetExceededError,
     BudgetUnmetError,
     DeclarationError,
     GaussmixError,
@@ -72,26 +75,32 @@ from gaussmix.errors import (
 from gaussmix.ledger import Budget, Ledger
 from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
+from gaussmix.mechanism.journal import UNRECORDED, Journal, Recorder, refuse_unfinished
 from gaussmix.mechanism.noise import ALONE, Parties, describe, generator, secure_generator
-from gaussmix.mechanism.passes import draw_marginals, draw_passes
-from gaussmix.models.release import Release
+from gaussmix.mechanism.passes import cost_of, draw_marginals, draw_passes
+from gaussmix.models.declared import model_budget
+from gaussmix.models.release import Release, load
 from gaussmix.releases.certificate import (
     LEDGER_BUDGET,
     PERSONS_APART,
+    RESUMED,
     ROW_BY_ROW,
     ROWS_PUBLIC,
     SECURE,
     Certificate,
     Condition,
     conditions_of_sites,
+    models_public,
 )
-from gaussmix.releases.file import check_name
-from gaussmix.releases.marginals import MarginalPlan
+from gaussmix.releases.declared import MODEL_SHARE, DeclaredModel, ModelBudget
+from gaussmix.releases.file import check_name, partial_path, release_id
+from gaussmix.releases.marginals import MarginalPlan, Marginals
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
-    Likelihood,
+    accounts_for,
     budgets_of,
-    label_of,
+    has_several_passes,
+    rates_of,
     releases_of,
     schedule_of,
 )
@@ -105,12 +114,14 @@ __all__ = [
     "accounts_of",
     "certify",
     "check_rows",
+    "commit",
     "interruptions_wait",
     "nonprivate_release",
     "prepare",
     "refuse_lone_force",
     "release",
     "remember",
+    "unit_of",
     "warn_if_released_before",
 ]
 
@@ -133,38 +144,48 @@ def accounts_of(
     passes: Passes,
     schema: Schema,
     *,
-    steps: int = 0,
+    models: ModelBudget | None = None,
     unit: PrivacyUnit | None = None,
     marginals: MarginalPlan | None = None,
     sites: Sites | None = None,
+    release: str | None = None,
 ) -> Accounts:
     """Return the accounts with the least noise for a budget; None for an infinite ε. Nothing is spent.
 
     Marginals are drawn with several passes only. With ``sites``, the account is that of the total noise of all sites.
+    ``release`` identifies a release that is resumed, whose accounts are those it had before the ledger was charged.
     """
     if budget.is_infinite:
         return None, None
     if budget.ledger is not None:
         budget.ledger.check_privacy_unit(None if unit is None else unit.column)
+    unit = _bounded(unit)
 
     found: list[LatticeAccount] = []
     for number in (1, AUTOMATIC_PASSES) if passes == "auto" else (check.positive_integer(passes=passes),):
         try:
-            found.append(_account(budget, number, schema, steps, unit, marginals if number > 1 else None, sites))
+            found.append(
+                _account(budget, number, schema, models, unit, marginals if number > 1 else None, sites, release)
+            )
         except BudgetUnmetError:  # the smallest parts of a very small or very large budget fit no lattice
             if not found or (marginals is not None and marginals.tables):
                 raise
     return found[-1], found[0] if passes == "auto" else None
 
 
+def _bounded(unit: PrivacyUnit | None) -> PrivacyUnit | None:
+    return None if unit is None else unit.bounded
+
+
 def _account(
     budget: Budget,
     passes: int,
     schema: Schema,
-    steps: int,
+    models: ModelBudget | None,
     unit: PrivacyUnit | None,
     plan: MarginalPlan | None,
     sites: Sites | None,
+    release: str | None,
 ) -> LatticeAccount:
     """Return the account of a number of passes.
 
@@ -174,10 +195,10 @@ def _account(
     """
     cells = None if plan is None else plan.coordinates
     shares, coordinates = releases_of(
-        schedule_of(passes), schema.n_columns, steps=steps, persons=unit is not None, marginals=cells
+        schedule_of(passes), schema.n_columns, models=models, persons=unit is not None, marginals=cells
     )
     if sites is None:
-        account = budget.lattice_account(shares=shares, coordinates=coordinates)
+        account = budget.lattice_account(shares=shares, coordinates=coordinates, release=release)
     else:
         pair = cast(float, budget.epsilon), cast(float, budget.delta)
         account = joint_account(*pair, sites, shares=shares, coordinates=coordinates, neighbours=budget.relation)
@@ -188,12 +209,12 @@ def _account(
         )
     most = 1 if unit is None else unit.max_contributions
     parts = [] if unit is None else [part / 2 for part in account.noise_mu[:2]]
-    if plan is not None and (mu := budgets_of(account, marginals=True).marginals) is not None:
+    if plan is not None and (mu := budgets_of(account, models, marginals=True).marginals) is not None:
         parts += plan.noise_mu(mu)
     if parts and diagonal_sigma(min(parts), account.bits, rows=most) >= LARGEST_SIGMA:
         raise BudgetUnmetError(
-            f"epsilon={account.epsilon!r} is too small for max_contributions={most}: the noise "
-            "would exceed the lattice. Decrease max_contributions or passes, or increase the budget."
+            f"epsilon={account.epsilon!r} is too small for max_contributions={most}: the noise would exceed the range "
+            "of integer arithmetic. Decrease max_contributions or passes, or increase the budget."
         )
     return account
 
@@ -230,16 +251,18 @@ def certify(
     unit: PrivacyUnit | None = None,
     charged: Charged | None = None,
     joint: Joint | None = None,
+    release: str | None = None,
 ) -> Certificate:
     """Return the certificate of a release, with all conditions of its guarantee.
 
     ``charged`` is the ledger in which the release was recorded, whose budget covers all of its releases, and the entry.
+    ``release`` is the identifier of the release, if it has one already.
     The certificate of a joint release is the same at every site: identifier and time are those of the agreement, and it
     names no ledger.
     """
     epsilon, delta = budget
     recorded: dict[str, Any] = {
-        "release": uuid.uuid4().hex,
+        "release": uuid.uuid4().hex if release is None else release,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "sites": None,
     }
@@ -310,6 +333,18 @@ class Joint(Parties, Protocol):
         """Meet the other sites and charge this site's ledger. Nothing computed from rows is sent before."""
 
 
+def commit(output: Output, content: bytes, what: str, *, mode: int = 0o644) -> Path:
+    """Write what was released and return its path, with a warning if it is not the one that was asked for."""
+    found = output.commit(content, mode=mode)
+    if found != output.path:
+        warnings.warn(
+            f"{output.path} was created by another process and was not replaced. {what} is in {found}.",
+            UserWarning,
+            stacklevel=frames_to_the_caller(),
+        )
+    return found
+
+
 class OneDraw:
     """A guard that lets a preparation be drawn once, by one thread."""
 
@@ -319,9 +354,12 @@ class OneDraw:
     def take(self) -> None:
         """Reject a second draw, which would be a second release."""
         if not self._unused.acquire(blocking=False):
-            raise ArgumentError(
-                "This preparation was already used for a release. Prepare another; it costs new budget."
-            )
+            raise ArgumentError("This prepared release was already drawn. Prepare another one, which costs new budget.")
+
+
+def unit_of(table: Table) -> PrivacyUnit | None:
+    """Return the privacy unit of a table that has one row for each unit by construction."""
+    return None if table.unit_column is None else PrivacyUnit(table.unit_column, 1, UNIQUE)
 
 
 def check_rows(rows: RowSource, schema: Schema, unit: PrivacyUnit | None = None) -> None:
@@ -371,6 +409,7 @@ def _resolved(origin: FileOrigin) -> FileOrigin:
     return FileOrigin(origin.path.resolve(), origin.query.strip())
 
 
+_MARGIN = 1.1  # of cached rows over those that are expected to be needed
 _BYTES_PER_NUMBER = 9  # a double and Parquet's own, generously
 _BYTES_PER_COLUMN = 512  # in the footer, and in the JSON of each pass
 MOST_CELLS = 10**6
@@ -391,14 +430,16 @@ class Prepared:
     single : LatticeAccount or None
         The account of one pass with the same budget, for tables that can be read only once, if the caller did not
         choose the number of passes.
-    likelihood : Likelihood or None
-        Steps on the likelihood of one column, included in the account.
+    models : ModelBudget or None
+        Declared models, included in the account.
     marginals : MarginalPlan or None
         Marginals drawn before the first of several passes.
     thresholds : "auto" or dict
         Thresholds for top-coding: computed from the marginals, or declared.
     joint : Joint or None
         The other sites, if the release is of rows at several sites.
+    journal : Journal or None
+        File of the outputs of a release that can be resumed.
     """
 
     schema: Schema
@@ -410,52 +451,68 @@ class Prepared:
     budget: Budget
     output: Output | None
     rng: np.random.Generator
-    likelihood: Likelihood | None = None
+    models: ModelBudget | None = None
     unit: PrivacyUnit | None = None
     marginals: MarginalPlan | None = None
     thresholds: Literal["auto"] | dict[str, tuple[float, float]] = field(default_factory=dict)
     joint: Joint | None = None
+    journal: Journal | None = None
     _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
         """Return the rows of a table as this release reads them. The caller must close the result."""
-        return rows_of(data, self.schema, options, unit=self.unit, new_key=functools.partial(self.rng.bytes, 32))
+        return rows_of(
+            data, self.schema, options, unit=_bounded(self.unit), new_key=functools.partial(self.rng.bytes, 32)
+        )
 
     def draw(self, rows: RowSource, *, origins: Sequence[Any] = (), progress: bool = False) -> Release:
         """Read the rows, charge the ledger, draw the noise and write the file. A second call raises an error.
 
         ``origins`` are the files, queries and objects that hold the rows, for a warning if they were released before.
         """
-        check_rows(rows, self.schema, self.unit)
-        protects = self.account is not None and describe(self.rng) == SECURE
-        if protects and self.budget.ledger is None and self.joint is None:
+        check_rows(rows, self.schema, _bounded(self.unit))
+        protects, journal = self.account is not None and describe(self.rng) == SECURE, self.journal
+        resumes = journal is not None and journal.has_begun
+        if protects and self.budget.ledger is None and self.joint is None and not resumes:
             warn_if_released_before(origins)
         account = self._account_for(rows)
-        several = account is not None and len(account.noise_mu) > 1
+        several = account is not None and has_several_passes(account, self.models)
         keys = Sample(1.0, self.rng.bytes(32)) if several else None
         with ExitStack() as stack:
-            # The first reading checks every value before anything is charged.
-            exact, moments = None, None
-            if several and self.marginals is not None:
-                if self.schema.weight is not None:  # the base schema does not refuse negative weights
-                    with closing(rows.recoded(self.schema)) as weighted:
-                        weighted.moments()
-                with closing(rows.recoded(self.marginals.schema)) as base:
-                    exact = base.aggregate(self.marginals.query, describe="Counting")
-            else:
+            exact = functools.cache(functools.partial(self._marginal_sums, rows))
+            first = None
+            if not (several and self.marginals is not None):
                 rows = self._coded(rows, {} if self.thresholds == "auto" else self.thresholds, stack)
-                moments = rows.moments(cache=keys)
+                first = _FirstReading(rows, keys)
+            # The first reading checks every value before anything is charged.
+            if journal is None or not journal.drawn:
+                exact() if first is None else first.sums()
             self._once.take()
             if protects:
                 remember(origins)
             if account is None:
-                gram = rows.moments() if moments is None else moments
+                gram = rows.moments() if first is None else first.moments
                 return self._written(nonprivate_release(gram, made_by=self.made_by, declared=self.schema))
-            with nullcontext() if several or self.joint is not None else interruptions_wait():
-                # Several passes, and other sites, take long and can be interrupted; the budget is then lost.
-                private = self._drawn(rows, moments, exact, account, stack, keys=keys, progress=progress)
-                with interruptions_wait():
-                    return self._written(private)
+            long = several or self.models is not None or self.joint is not None
+            with nullcontext() if long else interruptions_wait():
+                # Several passes, declared models and other sites take long and can be interrupted.
+                try:
+                    private = self._drawn(rows, first, exact, account, stack, keys=keys, progress=progress)
+                    with interruptions_wait():
+                        return self._written(private)
+                except BaseException as error:
+                    if journal is not None and journal.has_begun:
+                        error.add_note(journal.words(_spent(self.budget, account)))
+                    raise
+
+    def _marginal_sums(self, rows: RowSource) -> MarginalSums:
+        """Return exact sums for the marginals."""
+        plan = cast(MarginalPlan, self.marginals)
+        if self.schema.weight is not None:  # the base schema does not refuse negative weights
+            with closing(rows.recoded(self.schema)) as weighted:
+                weighted.moments()
+        with closing(rows.recoded(plan.schema)) as base:
+            return base.aggregate(plan.query, describe="Counting")
 
     def _coded(self, rows: RowSource, thresholds: dict[str, tuple[float, float]], stack: ExitStack) -> RowSource:
         """Return the rows with numbers coded to thresholds."""
@@ -466,8 +523,8 @@ class Prepared:
     def _drawn(
         self,
         rows: RowSource,
-        moments: Moments | None,
-        exact: MarginalSums | None,
+        first: _FirstReading | None,
+        exact: Callable[[], MarginalSums],
         account: LatticeAccount,
         stack: ExitStack,
         *,
@@ -476,29 +533,33 @@ class Prepared:
     ) -> Release:
         """Record the release, then draw it: a crash costs budget, not privacy.
 
-        ``moments`` are sums that were read already, and ``exact`` those of marginals; ``keys`` are sampling keys under
-        which the first pass caches rows for later ones.
+        ``first`` is the first pass if there are no marginals, and ``exact`` returns the sums of marginals; ``keys`` are
+        sampling keys under which the first pass caches rows for later ones.
         """
         file, joint, charged = None if self.output is None else self.output.path, self.joint, None
+        journal: Recorder = UNRECORDED if self.journal is None else self.journal
+        resumed = self.journal is not None and self.journal.has_begun
         if joint is not None:
             joint.begin(account, file=file)
         else:
-            unit = None if self.unit is None else self.unit.column
-            charged = self.budget.charge(account, file=file, privacy_unit=unit)
+            charged = self._charged(account, file)
         parties, marginals = ALONE if joint is None else joint, None
-        if exact is not None and self.marginals is not None:
-            marginals = draw_marginals(exact, self.marginals, account, self.rng, parties=parties)
+        if first is None and self.marginals is not None:
+            marginals = draw_marginals(
+                exact, self.marginals, account, self.rng, models=self.models, parties=parties, journal=journal
+            )
             thresholds = marginals.thresholds() if self.thresholds == "auto" else self.thresholds
             rows = self._coded(rows, thresholds, stack)
         transcript = draw_passes(
             rows,
-            rows.moments(cache=keys) if moments is None else moments,
+            _FirstReading(rows, keys, self._cached_rate(account, marginals)) if first is None else first,
             account,
             self.rng,
-            likelihood=self.likelihood,
+            models=self.models,
             keys=keys,
             marginals=marginals,
             parties=parties,
+            journal=journal,
             progress=progress,
         )
         certificate = certify(
@@ -509,12 +570,47 @@ class Prepared:
             budget=(account.epsilon, account.delta),
             neighbours=account.neighbours,
             n_rows=self.n_rows,
-            conditions=(*self.conditions, *[ROW_BY_ROW] * (rows.is_computed and joint is None)),
-            unit=rows.unit,
+            conditions=(
+                *self.conditions,
+                *models_public(self.models),
+                *[ROW_BY_ROW] * (rows.is_computed and joint is None),
+                *[RESUMED] * resumed,
+            ),
+            unit=self.unit,
             charged=charged,
             joint=joint,
+            release=None if self.journal is None else self.journal.release,
         )
         return Release(transcript, certificate)
+
+    def _cached_rate(self, account: LatticeAccount, marginals: Marginals | None) -> float | None:
+        """Return the rate of the largest sample that later passes need and the cache holds, from noisy counts.
+
+        None if there is none, or no noisy count of rows yet; sums of weights do not count rows.
+        """
+        if marginals is None or self.schema.weight is not None:
+            return None
+        rows, m, most = max(marginals.rows[0], 1.0), self.schema.n_columns, marginals.plan.max_contributions
+        # There may be as few units as rows/j. The count from which rates are computed later has other noise.
+        rates = rates_of(account, rows / most, m, models=self.models, marginals=True)[1:-1]
+        wanted = [min(_MARGIN * rate, 1.0) for rate in sorted(set(rates), reverse=True)]
+        return next((rate for rate in wanted if rate * rows <= cached_rows(m)), None)
+
+    def _charged(self, account: LatticeAccount, file: Path | None) -> Charged | None:
+        """Charge the ledger, once for a release that is resumed."""
+        unit, release = None if self.unit is None else self.unit.column, None
+        if self.journal is not None:
+            self.journal.begin(account)
+            release = self.journal.release
+        try:
+            charged = self.budget.charge(account, file=file, privacy_unit=unit, release=release)
+        except BudgetExceededError:  # another process was first
+            if self.journal is not None:
+                self.journal.discard()
+            raise
+        if self.journal is not None:
+            self.journal.is_charged = True
+        return charged
 
     def _account_for(self, rows: RowSource) -> LatticeAccount | None:
         """Return the account, or that of one pass if the table can be read only once and this is allowed."""
@@ -523,21 +619,17 @@ class Prepared:
         try:
             rows.check_again()
         except GaussmixError:
-            if self.single is None or self.likelihood is not None or (self.marginals and self.marginals.tables):
+            if self.single is None or self.models is not None or (self.marginals and self.marginals.tables):
                 raise
             return self.single
         return self.account
 
     def _written(self, private: Release) -> Release:
         if self.output is not None:
-            found = self.output.commit(private.to_bytes(), mode=private.file_mode)
-            if found != self.output.path:
-                warnings.warn(
-                    f"{self.output.path} was created by another process and was not replaced. The release is in "
-                    f"{found}.",
-                    UserWarning,
-                    stacklevel=frames_to_the_caller(),
-                )
+            path = commit(self.output, private.to_bytes(), "The release", mode=private.file_mode)
+            object.__setattr__(private, "path", path)
+        if self.journal is not None:
+            self.journal.discard()
         return private
 
     def __enter__(self) -> Prepared:
@@ -546,6 +638,30 @@ class Prepared:
     def __exit__(self, *_: object) -> None:
         if self.output is not None:
             self.output.abandon()
+        if self.journal is not None:
+            self.journal.close()
+
+
+class _FirstReading:
+    """The sums of the first pass, read when they are needed. **Sensitive**."""
+
+    def __init__(self, rows: RowSource, keys: Sample | None, limit: float | None = None) -> None:
+        self._rows, self._keys, self._limit = rows, keys, limit
+
+    @functools.cached_property
+    def moments(self) -> Moments:
+        return self._rows.moments(cache=self._keys, limit=self._limit)
+
+    def sums(self) -> ExactSums:
+        """Return the sums over all rows."""
+        return self.moments.sums()
+
+
+def _spent(budget: Budget, account: LatticeAccount) -> str:
+    """Return what a release costs, in words."""
+    if budget.ledger is not None:
+        return f"μ = {account.mu:.4g} of {budget.ledger.path}"
+    return f"ε = {account.epsilon:g}, δ = {account.delta:g}"
 
 
 def prepare(
@@ -559,12 +675,15 @@ def prepare(
     random_state: int | np.random.Generator | None = None,
     made_by: str = "release",
     conditions: Sequence[Condition] = (),
-    likelihood: Likelihood | None = None,
+    models: Sequence[DeclaredModel | str] = (),
+    model_share: float = MODEL_SHARE,
     unit: PrivacyUnit | None = None,
     topcode: Topcode = None,
     tables: Sequence[tuple[str, str]] = (),
     marginals: bool = False,
     joint: Joint | None = None,
+    resume: bool | None = None,
+    source: Sequence[str] = (),
 ) -> Prepared:
     """Check all declarations and return a release that is ready except for the rows.
 
@@ -582,8 +701,8 @@ def prepare(
         Name of the method in the certificate.
     conditions : sequence of Condition
         Further conditions of the guarantee.
-    likelihood : Likelihood, optional
-        Steps on the likelihood of one boolean column, after the passes and within the same budget.
+    models, model_share
+        As in :func:`gaussmix.release`.
     unit : PrivacyUnit, optional
         Default: one row.
     topcode, tables
@@ -592,19 +711,21 @@ def prepare(
         Whether marginals are released, if there are several passes and no column is a vector.
     joint : Joint, optional
         The other sites of a joint release. Its ledger is charged instead of the budget's.
+    resume : bool, optional
+        Whether to resume an unfinished release. With False outputs are stored next to ``out`` as they are drawn, so
+        that the release can be resumed; with None, the default, they are not.
+    source : sequence of str
+        Files and kinds of tables that are read: those of a release that is resumed must be the same.
     """
     refuse_lone_force(out, force=force)
+    if resume is False and out is not None:
+        refuse_unfinished(partial_path(out))
     thresholds = _thresholds(topcode, schema)
-    steps = 0 if likelihood is None else likelihood.steps
-    if likelihood is not None:
-        label_of(schema, likelihood.target)
-        if budget.relation == "replace-one":
-            raise ArgumentError(
-                'steps require neighbours="add-remove": replacing a row can change a gradient by twice its bound, '
-                "which the account does not cover."
-            )
-    if unit is not None:
-        _refuse_for_persons(budget, likelihood)
+    asked = model_budget(schema, models, model_share)
+    if asked is not None:
+        _check_models(budget, joint)
+    if _bounded(unit) is not None and budget.is_infinite:
+        raise ArgumentError("privacy_unit requires a finite epsilon. Omit privacy_unit or choose a finite epsilon.")
     rng = generator(random_state)
     plan = None
     if marginals and has_marginals(schema):
@@ -612,16 +733,58 @@ def prepare(
         plan = MarginalPlan(schema, _pairs(tables), most, budget.relation)
     if plan is not None and plan.cells.total > MOST_CELLS:
         raise DeclarationError(
-            f"The marginals would have {plan.cells.total:,} cells; at most {MOST_CELLS:,} are allowed. Declare fewer "
-            "levels or fewer tables."
+            f"The counts of columns and tables would have {plan.cells.total:,} cells, but at most {MOST_CELLS:,} are "
+            "allowed. Declare fewer levels or fewer tables."
         )
     if tables and (plan is None or passes == 1):
-        raise ArgumentError("tables requires several passes and a schema without vector columns.")
+        raise ArgumentError("tables requires passes > 1 and a schema without vector columns.")
     sites = None if joint is None else joint.sites
-    account, single = accounts_of(budget, passes, schema, steps=steps, unit=unit, marginals=plan, sites=sites)
-    if account is not None:
-        warn_if_weak(account.epsilon, account.delta)
-    output = None if out is None else _reserved(out, schema, account, budget.ledger, likelihood, plan, force=force)
+    declared = {
+        "version": __version__,
+        "source": list(source),
+        "out": None if out is None else str(Path(out).resolve()),
+        "schema": schema.to_dict(),
+        "budget": [budget.epsilon, budget.delta, budget.relation, None if budget.share is None else str(budget.share)],
+        "ledger": "" if budget.ledger is None else budget.ledger.fingerprint,
+        "passes": passes,
+        "topcode": thresholds,
+        "tables": [list(pair) for pair in tables],
+        "privacy_unit": None if unit is None else unit.to_dict(),
+        **({} if asked is None else {"models": [*map(str, asked.models)], "model_share": asked.share}),
+    }
+    journal = None
+    accounts = functools.partial(
+        accounts_of, budget, passes, schema, models=asked, unit=unit, marginals=plan, sites=sites
+    )
+    if resume:
+        journal = _resumed(out, declared, rng, budget, accounts)
+        account, single = journal.account, None
+    else:
+        account, single = accounts()
+    try:
+        if account is not None:
+            if not has_several_passes(account, asked):
+                plan = None
+            passes_drawn = max(len(budgets_of(account, asked, marginals=plan is not None).passes) // 2, 1)
+            cells = None if plan is None else plan.coordinates
+            m = schema.n_columns
+            if not accounts_for(
+                account, passes_drawn, m, models=asked, persons=_bounded(unit) is not None, marginals=cells
+            ):
+                raise BudgetUnmetError(
+                    "The privacy account does not cover every output of the release. Nothing was spent."
+                )
+            _refuse_wide(m, passes_drawn)
+            warn_if_weak(account.epsilon, account.delta)
+        output = None
+        if out is not None and (journal is None or not _is_written(out, journal)):
+            output = _reserved(out, schema, account, budget.ledger, asked, plan, force=force)
+        if resume is False and output is not None and account is not None and describe(rng) == SECURE:
+            journal = _journal(output, declared, account)
+    except BaseException:
+        if journal is not None:
+            journal.close()
+        raise
     return Prepared(
         schema,
         account,
@@ -632,12 +795,74 @@ def prepare(
         budget,
         output,
         rng,
-        likelihood,
+        asked,
         unit,
         plan,
         thresholds,
         joint,
+        journal,
     )
+
+
+def _journal(output: Output, declared: Mapping[str, Any], account: LatticeAccount) -> Journal:
+    """Allocate the file of a release that can be resumed."""
+    try:
+        return Journal.new(partial_path(output.path), declared, account)
+    except OutputError as error:
+        output.abandon()
+        raise type(error)(f"{error} Nothing was spent.") from None
+
+
+def _resumed(
+    out: str | os.PathLike[str] | None,
+    declared: Mapping[str, Any],
+    rng: np.random.Generator,
+    budget: Budget,
+    accounts: Callable[..., Accounts],
+) -> Journal:
+    """Open the file of an unfinished release. Its account must be one of this call, and that of the ledger's entry."""
+    if out is None:
+        raise ArgumentError("resume requires out, the file that the release was to be written to.")
+    if describe(rng) != SECURE:
+        raise ArgumentError("resume requires the secure generator. Omit random_state.")
+    journal = Journal.resumed(partial_path(out), declared)
+    try:
+        if journal.account is None or journal.account not in accounts(release=journal.release):
+            raise ArgumentError(
+                f"{journal.path} has another account of the noise than this call: the file was edited. Delete it to "
+                "give the release up. Nothing was drawn."
+            )
+        if budget.ledger is not None:
+            budget.ledger.recorded(journal.account, journal.release, file=out)
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+MOST_SECONDS = 600.0
+"""Largest estimate of the processor time of a release without that of reading rows."""
+
+
+def _refuse_wide(m: int, passes: int) -> None:
+    """Reject schemas whose releases would take too long or too much memory, whatever the rows are."""
+    seconds, size = cost_of(m, passes)
+    if seconds > MOST_SECONDS or size > _memory():
+        fewer = "" if passes == 1 else ", or set passes=1"
+        raise DeclarationError(
+            f"The schema has {m:,} columns, levels included, and a release in {passes} "
+            f"{'pass' if passes == 1 else 'passes'} would draw {passes * m * (m + 1) // 2:,} noisy sums: about "
+            f"{seconds / 60:.0f} minutes and {size / 2**30:.1f} GiB before any row is counted. Merge levels or drop "
+            f"columns{fewer}. Nothing was spent."
+        )
+
+
+def _memory() -> int:
+    """Return the number of bytes of memory of this computer, or of the container."""
+    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
+        found = min(found, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return found
 
 
 def _thresholds(topcode: Topcode, schema: Schema) -> Literal["auto"] | dict[str, tuple[float, float]]:
@@ -674,15 +899,12 @@ def _pairs(tables: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((rows, columns) for rows, columns in tables)
 
 
-def _refuse_for_persons(budget: Budget, likelihood: Likelihood | None) -> None:
-    """Reject options that give row-level privacy only."""
+def _check_models(budget: Budget, joint: Joint | None) -> None:
+    """Reject declared models where their scores cannot be released."""
     if budget.is_infinite:
-        raise ArgumentError("privacy_unit requires a finite epsilon. Omit privacy_unit or choose a finite epsilon.")
-    if likelihood is not None:
-        raise ArgumentError(
-            "steps cannot be combined with privacy_unit: the gradients of the rows of a unit add up, which the account "
-            "does not cover. Omit one of them."
-        )
+        raise ArgumentError("models require a finite epsilon: without noise any model is computed from the rows.")
+    if joint is not None:
+        raise ArgumentError("models cannot be declared for a release of several sites. Omit models.")
 
 
 def _reserved(
@@ -690,7 +912,7 @@ def _reserved(
     schema: Schema,
     account: LatticeAccount | None,
     ledger: Ledger | None,
-    likelihood: Likelihood | None,
+    models: ModelBudget | None,
     plan: MarginalPlan | None,
     *,
     force: bool,
@@ -700,23 +922,24 @@ def _reserved(
         refuse_as_output(out, ledger.path)
     try:
         check_name(out)
-        return reserve(out, _most_bytes(schema, account, likelihood, plan), force=force)
+        return reserve(out, _most_bytes(schema, account, models, plan), force=force)
     except OutputError as error:
         raise type(error)(f"{error} Nothing was spent.") from None
 
 
 def _most_bytes(
-    schema: Schema, account: LatticeAccount | None, likelihood: Likelihood | None, plan: MarginalPlan | None
+    schema: Schema, account: LatticeAccount | None, models: ModelBudget | None, plan: MarginalPlan | None
 ) -> int:
     """Bound the size of a release's file by the number of its blocks of m × m numbers and of its column names."""
-    m, steps = schema.n_columns, 0 if likelihood is None else likelihood.steps
-    passes = 1 if account is None else len(account.noise_mu) // 2 + 1 - steps
+    m, declared = schema.n_columns, 0 if models is None else len(models.models)
+    passes = 1 if account is None else len(budgets_of(account, models, marginals=plan is not None).passes) // 2 + 1
     numbers = 0 if plan is None else sum(plan.coordinates) + 4 * len(schema.columns)
-    blocks = 2 * passes + 1 + steps  # G, N, a matrix for each pass, a transform for each but the first
+    # G, N, a matrix for each pass, a transform for each but the first; two matrices for each model
+    blocks = 2 * passes + 1 + 2 * declared
     names = len(json.dumps(schema.to_dict())) + 4 * sum(len(name) for name in schema.names)
     return (
         _BYTES_PER_NUMBER * blocks * m * m
-        + _BYTES_PER_COLUMN * m * (passes + steps)
+        + _BYTES_PER_COLUMN * m * (passes + declared)
         + _BYTES_PER_MARGINAL * numbers
         + 4 * names
         + _SPARE_BYTES
@@ -737,8 +960,11 @@ def release(
     passes: Passes = "auto",
     topcode: Topcode = "auto",
     tables: Sequence[tuple[str, str]] = (),
+    models: Sequence[DeclaredModel | str] = (),
+    model_share: float = MODEL_SHARE,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
+    resume: bool = False,
     random_state: int | np.random.Generator | None = None,
 ) -> Release:
     """Release private second moments of a table, from which any number of models can be computed.
@@ -781,12 +1007,26 @@ def release(
     tables : list of (str, str)
         Pairs of categorical or boolean columns whose cross-tables are counted directly, which is far more accurate
         than a cross-table from second moments. Each costs as much of the share for counts as one column.
+    models : list of str or DeclaredModel
+        Models known beforehand, such as ``["dead ~ airbag + age", "wage ~ age + education"]``: logit for a boolean
+        response, least squares for a number, other families as :class:`DeclaredModel`. A share of the budget gives
+        generalised linear models private Newton steps on their likelihood, and all of them heteroskedasticity-robust
+        standard errors for the population, cluster-robust with a privacy unit (docs/glm.md). ``Release.logit`` and the
+        other methods use these outputs when they are called with the same formula. Choose models without looking at the
+        data.
+    model_share : float
+        Share of μ² for all declared models together, between 0 and 1. It is public and without effect if there are
+        none.
     out : path, optional
         Output file in Parquet format. A suffix of another format, such as ``.csv``, is an error. Disk space is
         allocated before the ledger is charged, so that a full disk costs no budget; :meth:`Release.save` cannot
         ensure this.
     force : bool
         Whether to replace an existing file. By default an existing file is an error.
+    resume : bool
+        Continue a release with the same arguments that was interrupted after its budget was spent, at no further cost.
+        Its outputs so far are in ``out`` + ``.partial``, and none of them is drawn again. Use the same table: the rows
+        of the two runs are not compared.
     random_state : optional
         None is the secure generator; a seed is for tests.
     """
@@ -814,22 +1054,47 @@ def release(
     else:
         data = open_table(data, options)
         inputs += data.paths
+        unit = unit_of(data) if unit is None else unit
+    if unit is not None and unit.bounded is None:
+        if isinstance(data, Moments) or data.unit_column != unit.column:
+            raise ArgumentError(ONLY_PER_UNIT)
+        unit.check_schema(declared)
     if out is not None:
         refuse_inputs(out, inputs)
-    with (
-        prepare(
-            declared,
-            spent,
-            passes=passes,
-            out=out,
-            force=force,
-            random_state=random_state,
-            unit=unit,
-            topcode=topcode,
-            tables=tables,
-            marginals=True,
-        ) as prepared,
-        closing(prepared.rows(data, options)) as rows,
-    ):
-        origins = [data] if isinstance(data, Moments) else data.origins
-        return prepared.draw(rows, origins=origins, progress=options.progress)
+    origins = [data] if isinstance(data, Moments) else data.origins
+    with prepare(
+        declared,
+        spent,
+        passes=passes,
+        out=out,
+        force=force,
+        random_state=random_state,
+        unit=unit,
+        topcode=topcode,
+        tables=tables,
+        models=models,
+        model_share=model_share,
+        marginals=True,
+        resume=resume,
+        source=[*map(_described, [data] if isinstance(data, UnitTable | WithinTable) else origins)],
+    ) as prepared:
+        if out is not None and prepared.journal is not None and _is_written(out, prepared.journal):
+            prepared.journal.discard()
+            return load(Path(out))
+        with closing(prepared.rows(data, options)) as rows:
+            return prepared.draw(rows, origins=origins, progress=options.progress)
+
+
+def _described(origin: Any) -> str:
+    """Return a path and query, or the kind of an object: what may be stored of a table.
+
+    Tables of :func:`gaussmix.per_unit` and :func:`gaussmix.within` are objects: their files have random names.
+    """
+    if isinstance(origin, FileOrigin):
+        return f"{origin.path.resolve()} {origin.query.strip()}".strip()
+    return type(origin).__name__
+
+
+def _is_written(out: str | os.PathLike[str], journal: Journal) -> bool:
+    """Return whether the release was written before the interruption, so that only its outputs are left to delete."""
+    return journal.has_begun and Path(out).exists() and release_id(Path(out)) == journal.release

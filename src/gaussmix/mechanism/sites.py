@@ -68,6 +68,7 @@ from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
 from gaussmix.accounting.sites import Sites
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.gram import one_blas_thread
+from gaussmix.data.rows import ONLY_PER_UNIT
 from gaussmix.data.schema import Schema, declared_schema, stored_schema
 from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import open_table
@@ -83,6 +84,7 @@ from gaussmix.errors import (
     SiteError,
 )
 from gaussmix.ledger import Budget, Ledger
+from gaussmix.mechanism.journal import public_digest
 from gaussmix.mechanism.mpc import Keys, Mesh, Peer
 from gaussmix.mechanism.noise import Exact
 from gaussmix.mechanism.release import Prepared, prepare
@@ -189,10 +191,14 @@ class Study:
             raise ArgumentError("Sites must have different names and addresses.")
         if self.privacy_unit is not None:
             self.privacy_unit.check_schema(self.schema)
+            if self.privacy_unit.bounded is None:
+                raise ArgumentError(ONLY_PER_UNIT)
         if self.colluding or isinstance(self.colluding, bool):
             _ = self.sites
         elif self.sites_per_unit != 1:
-            raise ArgumentError("sites_per_unit must be 1 with a trusted curator: declare a privacy unit instead.")
+            raise ArgumentError(
+                "sites_per_unit must be 1 if the sites trust a curator (colluding = 0). Declare a privacy unit instead."
+            )
 
     @classmethod
     def new(
@@ -307,7 +313,9 @@ timeout
 
     def to_toml(self) -> str:
         """Return the study as TOML."""
-        lines = ["# A gaussmix study: all sites must have the same. Each runs 'gaussmix sites run' with its own rows."]
+        lines = [
+            "# A gaussmix study: the same file at all sites. Each site runs 'gaussmix sites run' with its own rows."
+        ]
         lines += [f"{key} = {_toml(value)}" for key, value in self.to_dict().items() if value is not None]
         return "\n".join(lines) + "\n"
 
@@ -330,7 +338,7 @@ timeout
     def price_words(self) -> str:
         """What it costs to have no trusted curator."""
         if not self.colluding:
-            return f"noise of one table: {len(self.peers)} sites trust one curator with their sums"
+            return f"the noise of one pooled table, because {len(self.peers)} sites trust one curator with their sums"
         s = self.sites
         persons = f", up to {s.sites_per_unit} sites per privacy unit" if s.sites_per_unit > 1 else ""
         return (
@@ -460,7 +468,7 @@ class StoredSums:
             raise self._damaged()
         if stored["question"] != question:
             raise SiteError(
-                "An earlier run of this study sent a different query at this step, and its noise is already spent. "
+                "An earlier run of this study sent a different query at this step, and its budget is already spent. "
                 "The sum of this step was not sent. Agree on a new study, which costs new budget."
             )
         return [int(value) for value in stored["sum"]]
@@ -482,7 +490,7 @@ class StoredSums:
             content = self._file.read()
         first, end, _ = content.partition(b"\n")
         if content and not (end and self._owns(first)):
-            raise ArgumentError(f"{self.path} does not hold the sums of this study and site. Choose another file.")
+            raise ArgumentError(f"{self.path} does not contain the sums of this study and site. Choose another file.")
         return [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
 
     def _owns(self, first: bytes) -> bool:
@@ -502,7 +510,7 @@ class StoredSums:
             raise self._damaged() from None
 
     def _damaged(self) -> DamagedError:
-        return DamagedError(f"{self.path} is damaged. Its study cannot be continued at this site.")
+        return DamagedError(f"{self.path} is damaged. The study cannot be continued at this site.")
 
 
 def check_relation(study: Study, ledger: Ledger) -> None:
@@ -600,15 +608,15 @@ class _Site(_Planned):
         if recorded_run(self._study, self._ledger) is not None:
             if not self._stored.exists:
                 raise LedgerError(
-                    f"{self._ledger.path} records this study, but {self._stored.path}, the noisy sums of its first "
-                    "run, is missing. Answering again would need new noise. Agree on a new study, which costs new "
-                    "budget."
+                    f"{self._ledger.path} records this study, but {self._stored.path}, the file of the noisy sums "
+                    "that were sent, is missing. Sending sums again would need new noise. Agree on a new study, which "
+                    "costs new budget."
                 )
             check_run(self._study, self._ledger, self._stored.run)
         elif not self._stored.is_empty:
             raise LedgerError(
-                f"{self._stored.path} holds sums of this study, but {self._ledger.path} does not record it. Use the "
-                "ledger of the first run."
+                f"{self._stored.path} contains sums of this study, but {self._ledger.path} does not record the study. "
+                "Use the ledger of the first run."
             )
         else:
             self._ledger.check_fits(**self._cost(account))
@@ -624,7 +632,7 @@ class _Site(_Planned):
         self._say(f"waiting for {len(self._study.peers) - 1} other sites")
         self._mesh = self._transport()
         numbers = [*account.noise_mu, float(account.bits), account.slack]
-        mine = {"study": self._study.hash, **self._details, "account": _digest(*numbers)}
+        mine = {"study": self._study.hash, **self._details, "account": public_digest(*numbers)}
         self._compare(mine)
         self._stored.create()
         charge_once(self._study, self._ledger, self._stored.run, file=file, **self._cost(account))
@@ -640,7 +648,9 @@ class _Site(_Planned):
             except (ValueError, RecursionError):
                 theirs = None
             if not isinstance(theirs, dict) or theirs.keys() != mine.keys():
-                raise SiteError(f"{site} sent no valid greeting. Use the same version of gaussmix everywhere.")
+                raise SiteError(
+                    f"{site} did not send a valid first message. Use the same version of gaussmix at all sites."
+                )
             for name, value in mine.items():
                 if theirs[name] != value:
                     shown = "" if name in _HASHED else f": {plain(str(theirs[name])[:200])} there, {value} here"
@@ -653,7 +663,7 @@ class _Site(_Planned):
         """Begin a question; stop unless all sites ask the same, with the same history."""
         self._doing = question
         self._history.update(question.encode() + b"\0")
-        self._history.update(_digest(*public).encode())
+        self._history.update(public_digest(*public).encode())
         self._check_history()
         self._say(question)
 
@@ -699,23 +709,12 @@ class _Site(_Planned):
 
 _LONGEST_GREETING = 2**16
 _ADVICE = (
-    " Rounding would differ between the sites, and so would their preconditioners. The command gaussmix sites run "
-    "chooses the same kernels on most Intel and AMD processors; in Python, set the environment variables "
+    " Rounding, and therefore the computed preconditioners, would differ between the sites. The command gaussmix "
+    "sites run chooses the same kernels on most Intel and AMD processors; in Python, set the environment variables "
     "OPENBLAS_CORETYPE=Haswell and NPY_DISABLE_CPU_FEATURES before numpy is imported."
 )
 _HASHED = ("study", "certificates", "account")
-_WORDS = {"study": "study file", "certificates": "set of certificates", "account": "account of the noise"}
-
-
-def _digest(*public: Transform | Floats | float) -> str:
-    """Hash numbers, with their shapes."""
-    digest = hashlib.sha256()
-    for item in public:
-        parts = (item.integers, item.scales) if isinstance(item, Transform) else (item,)
-        for part in parts:
-            array = np.ascontiguousarray(part, dtype="<f8")
-            digest.update(repr(array.shape).encode() + array.tobytes())
-    return digest.hexdigest()
+_WORDS = {"study": "study file", "certificates": "set of certificates", "account": "noise calibration"}
 
 
 def software() -> dict[str, str]:
@@ -762,7 +761,10 @@ def default_keys(study: str | os.PathLike[str]) -> Path:
 def default_state(ledger: Ledger, study: Study) -> Path:
     """Return the file of a study's noisy sums next to that of a ledger."""
     if not isinstance(ledger.path, Path):
-        raise ArgumentError("state is required with a ledger in a database: a file for this site's noisy sums.")
+        raise ArgumentError(
+            "The ledger is in a database, so that the file for this site's noisy sums has no default path. Pass its "
+            "path as state (--state)."
+        )
     return Path(f"{ledger.path}.{study.release[:12]}.sums")
 
 

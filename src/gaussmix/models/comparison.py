@@ -14,8 +14,8 @@ import numpy as np
 
 from gaussmix import _validation as check
 from gaussmix.data.schema import INTERCEPT
-from gaussmix.errors import ArgumentError, ArgumentTypeError, MissingPackageError
-from gaussmix.models.rendering import in_latex, notes, to_error
+from gaussmix.errors import ArgumentError, ArgumentTypeError
+from gaussmix.models.rendering import in_latex, new_axes, notes, to_error
 from gaussmix.models.results import FittedModel, ResultTable, Summary
 
 __all__ = ["Comparison", "cell", "compare", "plot_coefficients"]
@@ -109,12 +109,7 @@ def plot_coefficients(summary: Summary, ax: Any, *, alpha: float, exponentiate: 
     """
     if exponentiate and not summary.family.ratio:
         raise ArgumentError(f"Ratios exp(β) are not defined for the family {summary.family.name!r}. Omit exponentiate.")
-    if ax is None:
-        try:
-            from matplotlib import pyplot as plt
-        except ImportError as error:
-            raise MissingPackageError("Plots require matplotlib: pip install 'gaussmix[plots]'.") from error
-        _, ax = plt.subplots()
+    ax = new_axes() if ax is None else ax
     ends = summary.conf_int(check.in_interval(0, 1, alpha=alpha))
     terms = [term for term in summary.params if term != INTERCEPT]
     estimates = np.array([summary.params[term] for term in terms])

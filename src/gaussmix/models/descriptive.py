@@ -34,6 +34,7 @@ A - 1 and n - A degrees of freedom. Without noise it is the usual F.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -49,13 +50,12 @@ from gaussmix._types import Floats
 from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.data.schema import Schema
 from gaussmix.data.units import half_span
-from gaussmix.errors import ArgumentError, MissingPackageError
+from gaussmix.errors import ArgumentError
 from gaussmix.models.design import Coding, column_of, is_marked
 from gaussmix.models.inference import residuals
-from gaussmix.models.rendering import void_mark
+from gaussmix.models.rendering import new_axes, void_mark
 from gaussmix.models.results import Frame, ResultTable, as_frame, columns_of
 from gaussmix.releases.counts import (
-    Fitted,
     RowCounts,
     first_pass,
     fit_structure,
@@ -64,7 +64,7 @@ from gaussmix.releases.counts import (
     structure,
     with_margins,
 )
-from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.noisy import Fitted, NoisyMoment, fieller, ratio_interval
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -89,7 +89,6 @@ __all__ = [
     "independence",
     "quantiles",
     "ratio",
-    "ratio_interval",
     "total",
 ]
 
@@ -99,16 +98,17 @@ Row = tuple[str, str, float, float, float, float]
 NAMES = ("term", "statistic", "estimate", "std.error", "conf.low", "conf.high")
 
 OF_TABLE = (
-    "Statistics are of the table as declared, with values clamped to their bounds; intervals account for privacy noise."
+    "Statistics describe the declared table, with values clamped to their bounds; intervals account for privacy noise."
 )
-CODED = "Statistics are of the table with numbers coded to their thresholds ({}); intervals account for privacy noise."
+CODED = (
+    "Statistics describe the table with numbers coded to their thresholds ({}); intervals account for privacy noise."
+)
 OF_MODELS = (
-    "Statistics are of the rows that models read, not of the declared table: {}. Intervals account for privacy noise."
+    "Statistics describe the rows that models read, not the declared table: {}. Intervals account for privacy noise."
 )
-BOUNDED = (
-    "They are of the table as bounded: rows of a privacy unit with more rows than max_contributions have less weight."
-)
-WEIGHTED = "Rows have weights: counts and totals are sums of weights, other statistics are weighted."
+INTERPOLATED = "Quantiles are interpolated within histogram cells; their intervals end at edges of cells."
+BOUNDED = "Contributions are bounded: rows of a privacy unit with more rows than max_contributions have less weight."
+WEIGHTED = "Rows are weighted: counts and totals are sums of weights, and other statistics are weighted."
 
 
 def notes_of(release: Release, *, of_models: bool = False) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def notes_of(release: Release, *, of_models: bool = False) -> tuple[str, ...]:
     if changes and (of_models or statistic.marginals is None):
         first = OF_MODELS.format("; ".join(changes)) if len(changes) > 1 or not thresholds else CODED.format(thresholds)
     notes = [release.certificate.void_words, first]
-    notes += [BOUNDED] * (release.certificate.privacy_unit is not None) + [WEIGHTED] * (
+    notes += [BOUNDED] * (release.certificate.bounded_unit is not None) + [WEIGHTED] * (
         release.schema.weight is not None
     )
     return tuple(filter(None, notes))
@@ -161,37 +161,6 @@ def _z(alpha: float) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Ratios
-def ratio_interval(
-    over: Floats, under: Floats, var_over: Floats, var_under: Floats, both: Floats, z: float
-) -> tuple[Floats, Floats]:
-    r"""Values ψ with (a - ψb)² ≤ z²(v_a - 2ψ c + ψ² v_b), for a and b normal: Fieller's interval.
-
-    Exact for a/b where variances are known. Where b is not told from 0 it does not end.
-    """
-    A = under**2 - z**2 * var_under
-    B = over * under - z**2 * both
-    C = over**2 - z**2 * var_over
-    with np.errstate(divide="ignore", invalid="ignore"):
-        root = np.sqrt(np.maximum(B**2 - A * C, 0.0))
-        low, high = (B - root) / A, (B + root) / A
-    bounded = A > 0
-    return np.where(bounded, low, -np.inf), np.where(bounded, high, np.inf)
-
-
-def _ratio(fitted: Fitted, z: float) -> tuple[float, float, float, float]:
-    """Return the ratio of the first to the second of two estimates, its standard error and Fieller's interval."""
-    (over, under), V = fitted.values, fitted.covariance
-    low, high = ratio_interval(over, under, V[0, 0], V[1, 1], V[0, 1], z)
-    if not np.isfinite(low):
-        return math.nan, math.nan, -math.inf, math.inf
-    value = float(over / under)
-    gradient = np.array([1.0, -value])
-    error = math.sqrt(max(float(gradient @ V @ gradient), 0.0)) / abs(float(under))
-    return value, error, float(low), float(high)
-
-
-# ---------------------------------------------------------------------------------------------------------------
 # Columns one by one
 def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.describe`."""
@@ -199,7 +168,7 @@ def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: f
     chosen = chosen_columns(schema, columns, known=_described(release))
     value, error = counts.rows
     what = "(rows)" if schema.weight is None else "(weights)"
-    rows: list[Row] = [(what, "count", value, error, max(value - z * error, 0.0), value + z * error)]
+    rows: list[Row] = [(what, "count", *_count(value, error, z))]
     for name in chosen:
         column = schema.columns[name]
         if isinstance(column, Categorical | Boolean):
@@ -211,15 +180,9 @@ def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: f
         else:
             rows += _number_rows(release, counts, name, z)
     found = columns_of(NAMES, rows)
-    if release.thresholds:
-        ends = [release.thresholds.get(row[0], (math.nan, math.nan)) for row in rows]
-        for place, side in enumerate(("low", "high")):
-            shown = [
-                pair[place] if row[1] == f"coded.{side}" else math.nan for row, pair in zip(rows, ends, strict=True)
-            ]
-            found[f"coded.{side}"] = tuple(shown)
     hidden = any(row[1] == "std" and math.isnan(row[2]) for row in rows)
-    words = ("A standard deviation is not shown where the variance is not significantly positive.",) * hidden
+    words = [INTERPOLATED] * any(row[1] == "median" for row in rows)
+    words += ["A standard deviation is not shown where the variance is not significantly positive."] * hidden
     title = f"{len(chosen)} columns, {100 * (1 - alpha):g} % intervals"
     return ResultTable(title, found, (*notes_of(release), *words))
 
@@ -231,20 +194,32 @@ def _level_rows(name: str, labels: Sequence[str], counts: Fitted, z: float) -> l
     for label, one, count, error in zip(labels, np.eye(len(labels)), counts.values, counts.std_errors, strict=True):
         term = f"{name}={label}"
         found.append((term, "share", *_share(counts, one, total, z)))
-        ends = (max(float(count - z * error), 0.0), max(float(count + z * error), 0.0))
-        found.append((term, "count", float(count), float(error), *ends))
+        found.append((term, "count", *_count(count, error, z)))
     return found
 
 
+def _count(value: float, error: float, z: float) -> tuple[float, float, float, float]:
+    """Return a count, at least 0, its standard error and its interval.
+
+    The interval is that of the clamped count: longer than that of a negative one, which may hold 0 alone.
+    """
+    value, error = max(float(value), 0.0), float(error)
+    return value, error, max(value - z * error, 0.0), value + z * error
+
+
 def _share(counts: Fitted, part: Floats, whole: Floats, z: float) -> tuple[float, float, float, float]:
-    value, error, low, high = _ratio(counts.mapped(np.vstack([part, whole])), z)
-    return value, error, min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+    """Return a share within [0, 1], its standard error and its interval, which is that of a count of at least 0."""
+    pair = counts.mapped(np.vstack([part, whole]))
+    value, error, low, high = fieller(Fitted(np.maximum(pair.values, 0.0), pair.covariance), z)
+    value, low, high = (min(max(number, 0.0), 1.0) for number in (value, low, high))
+    return value, error, low, high
 
 
 def _number_rows(release: Release, counts: RowCounts, name: str, z: float) -> list[Row]:
     """Return mean, standard deviation, quartiles, missing values and coded values of a number."""
     rows = _moment_rows(release, counts, name, name, z)
-    if release.statistic.marginals is None:
+    marginals = release.statistic.marginals
+    if marginals is None:
         return rows
     edges, found = counts.edges(name), counts.of(name)
     for q, word in ((0.25, "q25"), (0.5, "median"), (0.75, "q75")):
@@ -255,7 +230,8 @@ def _number_rows(release: Release, counts: RowCounts, name: str, z: float) -> li
     if name in release.thresholds:
         for side, threshold in zip(("low", "high"), release.thresholds[name], strict=True):
             if threshold not in (edges[0], edges[-1]):
-                rows.append((name, f"coded.{side}", *_coded_share(edges, found, threshold, z, above=side == "high")))
+                share = marginals.share_beyond(name, threshold, above=side == "high", z=z)
+                rows.append((name, f"share {'above' if side == 'high' else 'below'} {threshold:,.6g}", *share))
     return rows
 
 
@@ -268,16 +244,16 @@ def _moment_rows(release: Release, counts: RowCounts, name: str, term: str, z: f
     centre = float(schema.units.centres[index])
     half = half_span(schema, schema.encoded[index]) * float(schema.units.scales[index])
     n, _, second = sums.values
-    mean, error, low, high = _ratio(sums.mapped(np.eye(3)[[1, 0]]), z)
-    low, high = (min(max(end, -half), half) + centre for end in (low, high))
-    rows: list[Row] = [(term, "mean", mean + centre, error, low, high)]
+    mean, error, low, high = fieller(sums.mapped(np.eye(3)[[1, 0]]), z)
+    shown, low, high = (min(max(number, -half), half) + centre for number in (mean, low, high))
+    rows: list[Row] = [(term, "mean", shown, error, low, high)]
     # Var = Σ(x - c)²/N - (mean - c)², less the noise in the square; n/(n - 1) where rows count one each.
     variance = second / n - mean**2 + error**2
     gradient = np.array([(mean**2 * 2 - second / n) / n, -2 * mean / n, 1 / n])
     half_length = z * math.sqrt(max(float(gradient @ sums.covariance @ gradient), 0.0))
     stretch = (
         1.0
-        if release.schema.weight is not None or release.certificate.privacy_unit is not None
+        if release.schema.weight is not None or release.certificate.bounded_unit is not None
         else n / max(n - 1, 1.0)
     )
     least, most = (math.sqrt(stretch * min(max(variance + s * half_length, 0.0), half**2)) for s in (-1, 1))
@@ -303,23 +279,6 @@ def _quantile(edges: Floats, cells: Fitted, q: float, z: float) -> tuple[float, 
     return min(max(value, low), high), low, high
 
 
-def _coded_share(
-    edges: Floats, cells: Fitted, threshold: float, z: float, *, above: bool
-) -> tuple[float, float, float, float]:
-    """Return the share of known values beyond a threshold, by interpolation, with an interval for any distribution."""
-    low, high = edges[:-1], edges[1:]
-    certain, possible = (low > threshold, high > threshold) if above else (high <= threshold, low < threshold)
-    inside = np.clip((threshold - low) / (high - low), 0.0, 1.0)
-    known = np.arange(len(cells.values)) < len(low)
-    parts = [np.zeros(len(known)) for _ in range(3)]
-    for part, own in zip(parts, (1 - inside if above else inside, certain, possible), strict=True):
-        part[known] = own
-    (value, error, _, _), (_, _, least, _), (_, _, _, most) = (
-        _share(cells, part, known.astype(float), z) for part in parts
-    )
-    return value, error, least, most
-
-
 def _numbers(release: Release, columns: Sequence[str] | None) -> list[str]:
     """Return numeric columns by name; all of them unless said."""
     declared = release.certificate.schema.columns
@@ -327,7 +286,7 @@ def _numbers(release: Release, columns: Sequence[str] | None) -> list[str]:
     numbers = [name for name in chosen if isinstance(declared[name], Numeric)]
     if columns is not None and len(numbers) < len(chosen):
         raise ArgumentError(
-            f"Quantiles and histograms are for numeric columns, got {sorted(set(chosen) - set(numbers))}."
+            f"Quantiles and histograms require numeric columns, got {sorted(set(chosen) - set(numbers))}."
         )
     return numbers
 
@@ -341,15 +300,33 @@ def quantiles(
     for name in _numbers(release, columns):
         edges, found = counts.edges(name), counts.of(name)
         rows += [(name, value, *_quantile(edges, found, value, z)) for value in asked]
-    notes = ("Intervals end at edges of the public cells and hold for any distribution of rows within cells.",)
+    notes = ("Intervals end at edges of public histogram cells and hold for any distribution of rows within cells.",)
     title = f"quantiles, {100 * (1 - alpha):g} % intervals"
     table = columns_of(("term", "q", "estimate", "conf.low", "conf.high"), rows)
     return ResultTable(title, table, (*notes_of(release), *notes))
 
 
+class _Tabular(ABC):
+    """A result that is shown as a table."""
+
+    @abstractmethod
+    def table(self) -> ResultTable:
+        """Return the result as a table."""
+
+    def to_frame(self, frame: Frame | None = None) -> Any:
+        """Return :meth:`table` as a data frame."""
+        return self.table().to_frame(frame)
+
+    def _repr_html_(self) -> str:
+        return self.table().as_html()
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+
 @dataclass(frozen=True, eq=False)
-class Histogram:
-    """Noisy counts of a number in public cells.
+class Histogram(_Tabular):
+    """Noisy counts of a numeric column in public bins.
 
     Attributes
     ----------
@@ -367,10 +344,10 @@ class Histogram:
     _about: tuple[str, ...] = field(default=(), repr=False)
 
     def table(self, alpha: float = 0.05) -> ResultTable:
-        """One row a bin, with the interval of its count."""
+        """Return one row per bin, with the interval of its count."""
         z = _z(alpha)
         rows = [
-            (float(low), float(high), float(n), float(s), max(float(n - z * s), 0.0), max(float(n + z * s), 0.0))
+            (float(low), float(high), *_count(n, s, z))
             for low, high, n, s in zip(self.edges[:-1], self.edges[1:], self.counts, self.std_errors, strict=True)
         ]
         names = ("from", "to", "estimate", "std.error", "conf.low", "conf.high")
@@ -378,26 +355,11 @@ class Histogram:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw counts over widths, with bars of one standard error, and return the axes. Requires matplotlib."""
-        if ax is None:
-            try:
-                from matplotlib import pyplot as plt
-            except ImportError as error:
-                raise MissingPackageError("Plots require matplotlib: pip install 'gaussmix[plots]'.") from error
-            _, ax = plt.subplots()
+        ax = new_axes() if ax is None else ax
         width = np.diff(self.edges)
         ax.bar(self.edges[:-1], self.counts / width, width, yerr=self.std_errors / width, align="edge", alpha=0.7)
         ax.set(xlabel=self.column, ylabel="rows per unit")
         return ax
-
-    def to_frame(self, frame: Frame | None = None) -> Any:
-        """One row a bin."""
-        return self.table().to_frame(frame)
-
-    def _repr_html_(self) -> str:
-        return self.table().as_html()
-
-    def __str__(self) -> str:
-        return str(self.table())
 
     def __repr__(self) -> str:
         return plain(f"Histogram({void_mark(*self._about)}{self.column!r}, {len(self.counts)} bins)")
@@ -432,7 +394,7 @@ def total(release: Release, column: str, *, alpha: float = 0.05) -> ResultTable:
 def ratio(release: Release, numerator: str, denominator: str, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.ratio`."""
     found = RowCounts(release.statistic).totals(_summed(release, [numerator, denominator]))
-    row = (f"{numerator}/{denominator}", "ratio", *_ratio(found, _z(alpha)))
+    row = (f"{numerator}/{denominator}", "ratio", *fieller(found, _z(alpha)))
     return ResultTable(f"total of {numerator} over total of {denominator}", columns_of(NAMES, [row]), notes_of(release))
 
 
@@ -441,7 +403,7 @@ def _summed(release: Release, columns: Sequence[str]) -> list[str]:
     chosen = chosen_columns(declared, columns, known=_described(release))
     for name in chosen:
         if not isinstance(declared.columns[name], Numeric | Boolean):
-            raise ArgumentError(f"Column {name!r} has no total: name a numeric or a boolean column.")
+            raise ArgumentError(f"Totals and ratios require a numeric or boolean column, got {name!r}.")
     return chosen
 
 
@@ -468,17 +430,17 @@ class Correlations:
     _about: tuple[str, ...] = field(default=(), repr=False)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Intervals, shape (p, p, 2), within [-1, 1] (:mod:`gaussmix.models.inference`)."""
+        """Return intervals, shape (p, p, 2), within [-1, 1] (:mod:`gaussmix.models.inference`)."""
         half = _z(alpha) * self.std_errors
         return np.clip(np.stack([self.values - half, self.values + half], axis=-1), -1.0, 1.0)
 
     def to_frame(self, frame: Frame | None = None) -> Any:
-        """The matrix, names first."""
+        """Return the matrix as a data frame whose first column has the names."""
         columns = {name: self.values[:, place] for place, name in enumerate(self.names)}
         return as_frame(pa.table({"term": list(self.names), **columns}), frame)
 
     def pairs(self, alpha: float = 0.05) -> ResultTable:
-        """One row a pair, with its interval."""
+        """Return one row per pair of columns, with the interval of its correlation."""
         ends = self.conf_int(alpha)
         rows = [
             (one, two, float(self.values[i, j]), float(self.std_errors[i, j]), *ends[i, j].tolist())
@@ -494,7 +456,7 @@ class Correlations:
         return "correlations" + (f" given {', '.join(self.given)}" if self.given else "")
 
     def as_text(self) -> str:
-        """The matrix to two digits."""
+        """Return the matrix as text, rounded to two digits."""
         cells = [[f"{value:.2f}" if np.isfinite(value) else "" for value in row] for row in self.values]
         rows = [[name, *row] for name, row in zip(self.names, cells, strict=True)]
         return str(ResultTable(self._title, columns_of(("", *self.names), rows), self._about))
@@ -516,9 +478,9 @@ def correlations(release: Release, columns: Sequence[str] | None, given: Sequenc
     fixed = chosen_columns(schema, given)
     chosen = [name for name in chosen_columns(schema, columns) if columns is not None or name not in fixed]
     if both := [name for name in chosen if name in fixed]:
-        raise ArgumentError(f"Column {both[0]!r} cannot be held fixed and be correlated with others.")
+        raise ArgumentError(f"Column {both[0]!r} must not be in both columns and given.")
     if not chosen:
-        raise ArgumentError("No columns are left to correlate. Partial out fewer columns.")
+        raise ArgumentError("No columns are left to correlate. List fewer columns in given.")
     indices = [index for name in chosen for index in schema.groups[name]]
     held = Coding.of(schema, fixed).rows if fixed else schema.units.one[np.newaxis]
     found = residuals(release.statistic.noisy, schema.units.rows(indices), held)
@@ -561,7 +523,7 @@ class ChiSquare:
 
 
 @dataclass(frozen=True, eq=False)
-class Crosstab:
+class Crosstab(_Tabular):
     """A cross-table of two columns.
 
     Attributes
@@ -585,13 +547,13 @@ class Crosstab:
     _about: tuple[str, ...] = field(repr=False)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Intervals of the counts, shape (A, B, 2), not below 0."""
+        """Return intervals of the counts, shape (A, B, 2), not below 0."""
         z = _z(alpha)
         ends = np.stack([self.estimates - z * self.std_errors, self.estimates + z * self.std_errors], axis=-1)
         return np.asarray(np.maximum(ends, 0.0))
 
     def shares(self, within: str = "all", alpha: float = 0.05) -> tuple[Floats, Floats]:
-        """Shares of all rows, within each row or within each column, (A, B); and Fieller's intervals, (A, B, 2).
+        """Return shares of all rows, of each row or of each column, (A, B); and Fieller's intervals, (A, B, 2).
 
         Parameters
         ----------
@@ -613,7 +575,7 @@ class Crosstab:
         return middle.reshape(a, b), ends.reshape(a, b, 2)
 
     def table(self, alpha: float = 0.05) -> ResultTable:
-        """One row a cell: levels, noisy count with its interval, shares of row and column."""
+        """Return one row per cell: levels, noisy count with its interval, shares of row and column."""
         ends, by_row, by_column = self.conf_int(alpha), self.shares("row", alpha)[0], self.shares("column", alpha)[0]
         found = [
             (
@@ -630,10 +592,6 @@ class Crosstab:
         names = (*self.names, "estimate", "std.error", "conf.low", "conf.high", "row.share", "column.share")
         return ResultTable(" by ".join(self.names), columns_of(names, found), self._notes())
 
-    def to_frame(self, frame: Frame | None = None) -> Any:
-        """One row a cell."""
-        return self.table().to_frame(frame)
-
     def cells(self, alpha: float = 0.05) -> list[list[str]]:
         """Counts as text, ± half their intervals, and margins, rounded to integers; the first row is the head."""
         z = _z(alpha)
@@ -646,16 +604,13 @@ class Crosstab:
         return [[self.names[0], *self.columns, "all"], *rows]
 
     def as_text(self) -> str:
-        """The cells under the names of both columns, for a terminal."""
+        """Return the cells as text for a terminal, under the names of both columns."""
         head, *rows = self.cells()
         title = f"{self.names[0]} by {self.names[1]}"
         return ResultTable(title, columns_of(head, rows), self._notes()).as_text()
 
     def _notes(self) -> tuple[str, ...]:
         return (*self._about, NOISY, str(self.independence))
-
-    def _repr_html_(self) -> str:
-        return self.table().as_html()
 
     def __str__(self) -> str:
         return self.as_text()
@@ -677,7 +632,7 @@ def crosstab(release: Release, rows: str, columns: str) -> Crosstab:
         counts = RowCounts(statistic)
         fitted = with_margins(fitted, counts.of(rows), counts.of(columns))
     test = independence(fitted, shape)
-    if schema.weight is not None or statistic.unit is not None:  # rows are not independent draws of equal weight
+    if schema.weight is not None or not statistic.independent_rows:  # rows are not independent draws of equal weight
         test = replace(test, statistic=math.nan, p_value=math.nan, privacy_share=math.nan)
     return Crosstab(
         (rows, columns),
@@ -705,7 +660,9 @@ def _cells(release: Release, rows: str, columns: str) -> tuple[Fitted, tuple[str
     if statistic.marginals is not None:
         notes.append(f"A release with tables=[({rows!r}, {columns!r})] counts the cells directly, with less noise.")
         if noisy.clipping_loss is not None:
-            notes.append(f"Cells come from the last pass, in which norm clipping removed {noisy.clipping_loss}.")
+            notes.append(
+                f"Cells are computed from the last pass, in which norm clipping removed {noisy.clipping_loss}."
+            )
     return found.mapped(weight * np.eye(len(found.values))), tuple(notes)
 
 
@@ -748,9 +705,9 @@ def group_sums(noisy: NoisyMoment, schema: Schema, response: str, by: str) -> tu
     """Levels, and (n_a, S_a, Σ x²) in the units of the matrix; x is measured from its declared centre."""
     column = column_of(schema, response)
     if not isinstance(column, Numeric | Boolean):
-        raise ArgumentError(f"Column {response!r} has no mean: name a numeric or a boolean column.")
+        raise ArgumentError(f"Means require a numeric or boolean response, got {response!r}.")
     if response == by:
-        raise ArgumentError(f"Column {response!r} cannot be grouped by itself.")
+        raise ArgumentError(f"response and by must be different columns, got {response!r} for both.")
     labels, kinds = kinds_of(schema, by)
     units = schema.units
     own = noisy.mapped(np.vstack([units.one, units.rows(schema.groups[by]), units.deviations(schema.groups[response])]))
@@ -764,7 +721,7 @@ def group_means(release: Release, response: str, by: str, *, alpha: float = 0.05
     centre, k = float(schema.units.centres[schema.groups[response][0]]), len(labels)
     found: list[tuple[Any, ...]] = []
     for place, label in enumerate(labels):
-        mean, error, low, high = _ratio(sums.mapped(np.eye(2 * k + 1)[[k + place, place]]), z)
+        mean, error, low, high = fieller(sums.mapped(np.eye(2 * k + 1)[[k + place, place]]), z)
         found.append((label, mean + centre, error, low + centre, high + centre))
     names = (by, "mean", "std.error", "conf.low", "conf.high")
     unbounded = "Unbounded interval: the level's count is not significantly different from zero."
@@ -774,7 +731,7 @@ def group_means(release: Release, response: str, by: str, *, alpha: float = 0.05
 
 
 @dataclass(frozen=True)
-class Anova:
+class Anova(_Tabular):
     """An analysis of variance of one number by one category.
 
     Attributes
@@ -804,7 +761,7 @@ class Anova:
     _about: tuple[str, ...] = ()
 
     def table(self) -> ResultTable:
-        """In the usual form."""
+        """Return the analysis of variance as a table, in the usual form."""
         first, second = self.degrees
         rows = [
             (self.by, self.between, float(first), self.between / first, self.statistic, self.p_value),
@@ -812,22 +769,12 @@ class Anova:
         ]
         names = ("term", "sum.sq", "df", "mean.sq", "statistic", "p.value")
         note = (
-            "F compares group means with sampling error and privacy noise together; "
-            f"{100 * self.privacy_share:.0f} % of that variance is privacy noise."
+            f"The F test accounts for sampling error and privacy noise; {100 * self.privacy_share:.0f} % of their "
+            "total variance is privacy noise."
         )
         if math.isnan(self.privacy_share):
-            note = "There is no F test: rows have weights, or counts or variances are not significantly positive."
+            note = "No F test is available: rows have weights, or counts or variances are not significantly positive."
         return ResultTable(f"{self.response} by {self.by}", columns_of(names, rows), (*self._about, note))
-
-    def to_frame(self, frame: Frame | None = None) -> Any:
-        """In the usual form, as a data frame."""
-        return self.table().to_frame(frame)
-
-    def _repr_html_(self) -> str:
-        return self.table().as_html()
-
-    def __str__(self) -> str:
-        return str(self.table())
 
     def __repr__(self) -> str:
         what = f"{void_mark(*self._about)}{self.response!r} by {self.by!r}"
@@ -837,7 +784,7 @@ class Anova:
 def anova(release: Release, response: str, by: str) -> Anova:
     """The analysis of :meth:`gaussmix.Release.anova`."""
     noisy, weight = release.statistic.noisy, release.schema.weight_bound
-    noisy.check_independent("An analysis of variance", instead="means(), whose intervals are of the table")
+    noisy.check_independent("An analysis of variance", instead="means(), whose intervals are for this table")
     labels, sums = group_sums(noisy, release.schema, response, by)
     found = analysis(sums.mapped(weight * np.eye(len(sums.values))), len(labels), response, by)
     if release.schema.weight is not None:  # weights say nothing about the sampling error
@@ -846,7 +793,7 @@ def anova(release: Release, response: str, by: str) -> Anova:
 
 
 def analysis(sums: Fitted, k: int, response: str, by: str) -> Anova:
-    """From the sums of k groups."""
+    """Return the analysis of variance from the sums of k groups."""
     n, S, square = sums.values[:k], sums.values[k : 2 * k], float(sums.values[-1])
     rows = float(n.sum())
     freedom = (k - 1, rows - k)

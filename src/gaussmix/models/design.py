@@ -103,7 +103,7 @@ class Coding:
         ----------
         schema : Schema
         sources : collection of str
-            Columns of the table that are predictors.
+            Columns of the table that are predictors, in the order of the features.
         collapse : mapping, optional
             For each category, new levels and the levels they replace: ``{"job": {"other": ["none", "unpaid"]}}``.
         reference : mapping, optional
@@ -146,13 +146,20 @@ class Coding:
         if schema.intercept:
             (constant,) = schema.groups[INTERCEPT]
             found.insert(0, (INTERCEPT, None, schema.encoded[constant], [constant]))
+        # Categories come before their products above; coefficients have the order in which predictors were given.
+        order = {source: place for place, source in enumerate(sources)}
+        found.sort(key=lambda feature: -1 if feature[1] is None else order[feature[1]])
         rows = np.array([_indicator(own, schema.n_columns) for *_, own in found])
         names, origins, columns, _ = zip(*found, strict=True)
-        return cls(names, origins, rows, columns, Units.of(columns, _raw_map(schema, rows), names), references)
+        raw = schema.units.raw
+        if raw is not None:  # the encoded columns of a feature share one map
+            A, b = raw
+            raw = (rows @ A)[:, [own[0] for *_, own in found]], rows @ b
+        return cls(names, origins, rows, columns, Units.of(columns, raw, names), references)
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
-        """Indices of the features of each column of the table, in the order of the schema."""
+        """Indices of the features of each column of the table, in the order of the features."""
         found: dict[str, tuple[int, ...]] = {}
         for index, source in enumerate(self.sources):
             if source is not None:
@@ -210,16 +217,8 @@ def rows_where(noisy: NoisyMoment, schema: Schema, row: Floats) -> tuple[float, 
     ``row`` is 1 at the encoded columns of the levels. The number is Σ (u·r)², where u is their sum in original units.
     If rows are weighted, it is the sum of their weights.
     """
-    count, std_error = noisy.quadratic(schema.units.total(row))
+    count, std_error = noisy.quadratic(schema.units.scales * row)
     return schema.weight_bound * count, schema.weight_bound * std_error
-
-
-def _raw_map(schema: Schema, rows: Floats) -> tuple[Floats, Floats] | None:
-    """Return the map of terms for features that are sums of encoded columns, which share one map per feature."""
-    if schema.units.raw is None:
-        return None
-    A, b = schema.units.raw
-    return (rows @ A)[:, [int(np.flatnonzero(row)[0]) for row in rows]], rows @ b
 
 
 def _indicator(indices: Sequence[int], m: int) -> Floats:
@@ -424,11 +423,6 @@ class Problem:
         )
 
     @property
-    def references(self) -> list[str]:
-        """Names of the reference levels."""
-        return [] if self.coding is None else [name for name, _ in self.coding.references.values()]
-
-    @property
     def intercept(self) -> bool:
         """Whether the first feature is the intercept."""
         return self.names[0] == INTERCEPT
@@ -472,6 +466,7 @@ class Response:
         return cls(response, vector, float(schema.units.centres[index]), float(schema.units.scales[index]), family)
 
 
-def sources_of(schema: Schema, names: Collection[str]) -> set[str]:
-    """Return the parts of the schema that some encoded columns belong to."""
-    return {column.source for column in schema.encoded if column.name in names and column.source is not None}
+def sources_of(schema: Schema, names: Collection[str]) -> list[str]:
+    """Return the parts of the schema that some encoded columns belong to, in the order of the columns."""
+    source = {column.name: column.source for column in schema.encoded}
+    return list(dict.fromkeys(found for name in names if (found := source.get(name)) is not None))

@@ -75,16 +75,14 @@ def _moments(release: Release) -> tuple[SecondMoments, list[str]]:
         f"{count}: about {found.n_rows:,.0f} (SE {schema.weight_bound * std_error:,.0f}).",
     ]
     if found.references:
-        words.append(
-            f"Levels are indicator columns. Reference levels, without a column: {', '.join(found.references)}."
-        )
+        words.append(f"Levels have indicator columns, except the reference levels: {', '.join(found.references)}.")
     if raised:
         words.append(
             f"The covariance matrix is the nearest positive definite one: noise dominated {raised} of "
             f"{len(found.names)} directions, and their variances were raised to one standard error of the noise."
         )
     if any(is_marked(schema, part) for part in schema.parts):
-        words.append("Missing numbers count as the middle of their bounds, with an indicator column.")
+        words.append("Missing numbers are set to the midpoint of their bounds, and an indicator column marks them.")
     return found, [note for note in words if note]
 
 
@@ -103,8 +101,11 @@ def harmless(text: str) -> str:
     return " ".join(_TEXT.sub("_", text).split())
 
 
-def legal_names(names: Iterable[str], *, length: int = 32) -> list[str]:
-    """Return distinct names that SAS, Stata and R accept: a letter, then letters, digits and underscores.
+_LONGEST_NAME = 32  # in SAS and Stata
+
+
+def legal_names(names: Iterable[str]) -> list[str]:
+    """Return distinct names that SAS, Stata and R accept: a letter, then letters, digits and underscores, at most 32.
 
     >>> legal_names(["age", "region=north west", "2nd", "Age", "if"])
     ['age', 'region_north_west', 'v_2nd', 'Age_2', 'if_']
@@ -115,10 +116,10 @@ def legal_names(names: Iterable[str], *, length: int = 32) -> list[str]:
         own = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")
         own = own if own[:1].isalpha() else f"v_{own}".rstrip("_")
         own = f"{own}_" if own.lower() in _RESERVED or re.fullmatch(r"str\d+", own.lower()) else own
-        base, own, number = own, own[:length], 1
+        base, own, number = own, own[:_LONGEST_NAME], 1
         while own.lower() in taken:  # SAS ignores case
             number += 1
-            own = f"{base[: length - len(str(number)) - 1]}_{number}"
+            own = f"{base[: _LONGEST_NAME - len(str(number)) - 1]}_{number}"
         taken.add(own.lower())
         found.append(own)
     return found
@@ -141,7 +142,7 @@ def _renamed(found: SecondMoments) -> tuple[list[str], list[str]]:
     """Return legal names, and the notes that say what they stand for."""
     names = legal_names(found.names)
     changed = [f"{new}: {old}" for new, old in zip(names, found.names, strict=True) if new != old]
-    return names, ["Columns with another name in this file:", *changed] if changed else []
+    return names, ["Columns renamed in this file:", *changed] if changed else []
 
 
 # ---------------------------------------------------------------------------------------------------------------

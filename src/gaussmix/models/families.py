@@ -4,7 +4,8 @@ A `Family` with a `Mean` is a generalised linear model (:mod:`gaussmix.models.li
 squares (:mod:`gaussmix.models.instruments`) have none: their coefficients are those of least squares. Summaries,
 tables, rendering, commands and the page read the value and have no branches of their own.
 
-To add a family, define its `Mean` and its `Family` here and list its name in ``gaussmix.models.FAMILIES``.
+To add a family, define its `Mean` and its `Family` here and list its name in ``gaussmix.models.FAMILIES``. Then it can
+also be declared before a release (:mod:`gaussmix.models.declared`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,22 @@ from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.terms import exponential, normal_probability
 from gaussmix.models import FAMILIES
 
-__all__ = ["LINEAR", "LOGIT", "MNLOGIT", "POISSON", "PROBIT", "Family", "Mean", "family_of"]
+__all__ = [
+    "DISTRIBUTION_COLUMN",
+    "LINEAR",
+    "LOGIT",
+    "MNLOGIT",
+    "OF_DISTRIBUTION",
+    "OF_STEPS",
+    "POISSON",
+    "PROBIT",
+    "Family",
+    "Mean",
+    "family_of",
+]
 
 _LARGEST = 50.0  # linear predictors of the log link are cut here: exp(50) is above every mean
 
@@ -49,6 +63,9 @@ class Mean:
         the log-likelihood of a response up to a function of y.
     saturated : callable
         Largest log-likelihood of a response y, up to the same function of y.
+    by_row : callable
+        h again, made of operations that give the same bits on every processor, for scores of rows
+        (:mod:`gaussmix.data.scores`). A function of a module, so that it can be sent to workers.
     unit : float
         How far η moves over half of a predictor's range a priori, in standard deviations: 3 on the scale of logits.
     """
@@ -60,6 +77,7 @@ class Mean:
     area: Function
     variance: Function
     saturated: Function
+    by_row: Function
     is_canonical: bool = True
     unit: float = 3.0
 
@@ -132,10 +150,20 @@ def _maximum_likelihood(what: str) -> Mapping[str, str]:
     )
 
 
-_OF_DISTRIBUTION = (
-    "They are computed from the release's least squares and a distribution of the predictors with its second moments; "
-    'the column "distribution" is the standard error that this assumption adds.'
+OF_DISTRIBUTION = (
+    "They are computed from the least-squares fit of the release, assuming a distribution of the predictors with the "
+    "second moments of the release."
 )
+
+OF_STEPS = (
+    "They are computed by two private Newton steps on the likelihood of all rows, from the release's own estimate."
+)
+
+DISTRIBUTION_COLUMN = {
+    OF_DISTRIBUTION: ' The column "distribution" is the standard error that this assumption adds.',
+    OF_STEPS: ' The column "distribution" is the standard error that stands for what further steps would change.',
+}
+"""What the column of a summary is, by the note that it belongs to. Other tables have no such column."""
 
 
 def _logistic_second(eta: Floats) -> Floats:
@@ -155,6 +183,10 @@ def _none(y: Floats) -> Floats:
     return np.zeros_like(y)
 
 
+def _logistic_by_row(eta: Floats) -> Floats:
+    return np.asarray(1 / (1 + exponential(-eta)))
+
+
 LOGISTIC_MEAN = Mean(
     link=special.logit,
     inverse=special.expit,
@@ -163,17 +195,21 @@ LOGISTIC_MEAN = Mean(
     area=lambda eta: np.logaddexp(0.0, eta),
     variance=lambda mu: mu * (1 - mu),
     saturated=_none,
+    by_row=_logistic_by_row,
 )
 
 LOGIT = Family(
     name="logit",
     link="log odds",
     intervals_are_for=_maximum_likelihood("maximum-likelihood logistic"),
-    notes=(_OF_DISTRIBUTION,),
+    notes=(OF_DISTRIBUTION,),
     ratio="odds ratio",
     of_classes=True,
     mean=LOGISTIC_MEAN,
-    help="Fit log odds of the boolean column RESPONSE of a release, or of one --level, by maximum likelihood.",
+    help=(
+        "Fit a logistic regression of the boolean column RESPONSE, or of one --level, by approximate maximum "
+        "likelihood."
+    ),
 )
 
 PROBIT = Family(
@@ -181,9 +217,9 @@ PROBIT = Family(
     link="normal quantile",
     intervals_are_for=_maximum_likelihood("probit"),
     notes=(
-        _OF_DISTRIBUTION,
-        "They solve Σ x(Φ(xβ) - y) = 0, which estimates the parameter of the probit model but is not its likelihood "
-        "equation.",
+        OF_DISTRIBUTION,
+        "The coefficients solve Σ x(Φ(xβ) - y) = 0, which estimates the parameter of the probit model but is not its "
+        "likelihood equation.",
     ),
     of_classes=True,
     mean=Mean(
@@ -194,17 +230,18 @@ PROBIT = Family(
         area=lambda eta: eta * special.ndtr(eta) + _density(eta),
         variance=lambda mu: mu * (1 - mu),
         saturated=_none,
+        by_row=normal_probability,
         is_canonical=False,
         unit=3.0 / 1.7,
     ),
-    help="Fit a probit model of the boolean column RESPONSE of a release, or of one --level.",
+    help="Fit a probit regression of the boolean column RESPONSE, or of one --level.",
 )
 
 POISSON = Family(
     name="poisson",
     link="log mean",
     intervals_are_for=_maximum_likelihood("maximum-likelihood Poisson"),
-    notes=(_OF_DISTRIBUTION,),
+    notes=(OF_DISTRIBUTION,),
     ratio="rate ratio",
     mean=Mean(
         link=np.log,
@@ -214,15 +251,16 @@ POISSON = Family(
         area=_exp,
         variance=lambda mu: mu,
         saturated=lambda y: special.xlogy(y, y) - y,
+        by_row=exponential,
     ),
-    help="Fit the logarithm of the mean of RESPONSE, a count or another number from 0 up, by maximum likelihood.",
+    help="Fit a Poisson regression of RESPONSE, a count or another number ≥ 0, by approximate maximum likelihood.",
 )
 
 MNLOGIT = Family(
     name="mnlogit",
     link="log odds",
     intervals_are_for=_maximum_likelihood("maximum-likelihood multinomial logistic"),
-    notes=(_OF_DISTRIBUTION,),
+    notes=(OF_DISTRIBUTION,),
     ratio="odds ratio",
     of_classes=True,
 )

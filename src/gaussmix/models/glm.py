@@ -32,37 +32,44 @@ from gaussmix.models.design import (
     part_name,
     sources_of,
 )
-from gaussmix.models.families import LOGIT, MNLOGIT, Family
+from gaussmix.models.discriminant import discriminant_of
+from gaussmix.models.families import MNLOGIT, Family
 from gaussmix.models.inference import Coefficients
-from gaussmix.models.likelihood import Fit, Model, Rows, fit_model, mean_of, null_coefficients, solve, solve_noisy
+from gaussmix.models.likelihood import Fit, Model, Rows, fit_model, mean_of, null_coefficients, solve, solve_posterior
 from gaussmix.models.linear import Prediction, Predictor, feature_indices, features_of
-from gaussmix.models.newton_steps import discriminant_of, likelihood_coefficients
 from gaussmix.models.predictor_distribution import POINTS, quantiles_of
 from gaussmix.models.results import (
     Asked,
+    CovType,
     FittedClasses,
     FittedModel,
     ResultTable,
     Summary,
+    covariance_type,
     left_out_columns,
     ratio_table,
     sample_size,
 )
 from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.counts import RowCounts, kinds_of
+from gaussmix.releases.declared import ModelOutput
 from gaussmix.releases.transcript import Transcript
 
 __all__ = [
     "GeneralizedLinearModel",
     "MultinomialModel",
+    "are_vectors",
     "class_response",
+    "complete_options",
     "count_response",
     "fit_glm",
     "fit_glm_predictor",
     "fit_multinomial",
+    "predictor_coefficients",
     "summary_of",
 ]
 
-PRIOR_OF_PREDICTIONS = 1.0
+PRIOR_OF_PREDICTIONS = 2.0
 """Standard deviation of the prior, in place of 3, for coefficients that predict."""
 
 
@@ -84,7 +91,7 @@ def place_of(column: Part, level: object, response: str) -> tuple[int, tuple[Lab
     labels = (False, True) if isinstance(column, Boolean) else labels_of(column)
     found = [k for k, own in enumerate(labels) if level in (own, str(own)) or _word(own) == _word(level)]
     if not found:
-        raise ArgumentError(f"{level!r} is not a level of {response!r}; it has {', '.join(map(str, labels))}.")
+        raise ArgumentError(f"{level!r} is not a level of {response!r}; the levels are {', '.join(map(str, labels))}.")
     return found[0], labels
 
 
@@ -107,7 +114,7 @@ def class_response(
         chosen, labels = (1, labels_of(column)) if level is None else place_of(column, level, response)
         vector, centre, classes = own[chosen], 0.0, (labels[0] if level is None else OTHERS, labels[chosen])
     elif isinstance(column, Categorical):
-        raise ArgumentError(f"Column {response!r} has more than two levels: choose one as level=, or use mnlogit.")
+        raise ArgumentError(f"Column {response!r} has more than two levels: choose one with level=, or use mnlogit.")
     else:
         raise ArgumentError(
             f"response must be a boolean or categorical column for {family.name}, got {response!r}. Use ols or poisson "
@@ -121,13 +128,13 @@ def count_response(schema: Schema, response: str, family: Family) -> Response:
     column = schema.parts[response]
     if not isinstance(column, Numeric) or is_marked(schema, response):
         raise ArgumentError(
-            f"response must be a numeric column without a missing-value indicator for {family.name}, got {response!r}. "
-            "Use logit for boolean columns and levels, ols for other numbers."
+            f"response must be a numeric column without a missing-value indicator for {family.name}, got "
+            f"{response!r}. Use logit for boolean and categorical columns, ols for other numbers."
         )
     if column.lower < 0:
         raise ArgumentError(
-            f"response must have a lower bound of 0 or above for {family.name}, got {response!r}, which is declared "
-            f"from {column.lower:g}. Use ols, or declare a lower bound of 0 in a new release if no value is below it."
+            f"response must have a lower bound of 0 or above for {family.name}, got {response!r} with the lower bound "
+            f"{column.lower:g}. Use ols, or declare a lower bound of 0 in a new release if no value is below it."
         )
     return Response.of(schema, response, family)
 
@@ -201,19 +208,34 @@ class GeneralizedLinearModel(FittedModel):
         return self._model.problem(collapse=collapse, reference=reference)
 
     @cached_property
+    def _output(self) -> ModelOutput | None:
+        """The outputs of the declared model that this is; None if there are none to use."""
+        from gaussmix.models.declared import find_output  # which imports this module
+
+        return find_output(self)
+
+    @cached_property
     def _solution(self) -> Fit:
-        return fit_model(self._model)
+        from gaussmix.models.declared import declared_fit  # which imports this module
+
+        return fit_model(self._model) if self._output is None else declared_fit(self, self._output)
 
     def _fit(self, options: Asked) -> tuple[Fit, Summary]:
-        own = self.problem(collapse=options["collapse"], reference=options["reference"])
-        rows = sample_size(own, options["estimand"], options["n_rows"])
+        from gaussmix.models.declared import declared_summary, with_note  # which imports this module
+
+        own, unit = self.problem(collapse=options["collapse"], reference=options["reference"]), self.statistic.unit
+        output = None if options["collapse"] or options["reference"] else self._output
+        cov_type = covariance_type(options, declared=output is not None, unit=unit is not None)
+        rows = sample_size(own, options["estimand"], options["n_rows"], cov_type)
+        if output is not None:
+            return declared_summary(self, output, options, rows, cov_type)
         default = rows is None and not options["collapse"] and not options["reference"]
         found = (
             self._solution
             if default
             else fit_model(self._model, collapse=options["collapse"], reference=options["reference"], n_rows=rows)
         )
-        return found, summary_of(found, 0, np.ones(1), options)
+        return found, with_note(self, summary_of(found, 0, np.ones(1), options))
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
         return self._fit(options)[1]
@@ -255,8 +277,8 @@ class GeneralizedLinearModel(FittedModel):
             isinstance(self.statistic.schema.parts[name], Block)
             for name in sources_of(self.statistic.schema, self.columns)
         ):
-            raise ArgumentError("get_margeff requires a model without powers, products and splines.")
-        asked = _complete(options)
+            raise ArgumentError("get_margeff is not available for models with powers, products or splines.")
+        asked = complete_options(options)
         found, summary = self._fit(asked)
         return margins_table(found, summary, self.family, dummy=dummy, alpha=check.in_interval(0, 1, alpha=alpha))
 
@@ -281,7 +303,7 @@ class GeneralizedLinearModel(FittedModel):
         """Return predicted means, probabilities of the second class for logit and probit, for the rows of a table.
 
         They are computed from ``params``; coefficients that are not identified count as 0. For prediction at small
-        budgets see :meth:`Release.predictor`.
+        budgets see :meth:`gaussmix.Release.predictor`.
         """
         return self.get_prediction(data).predicted_mean
 
@@ -321,12 +343,26 @@ class GeneralizedLinearModel(FittedModel):
         return 2 * self.nobs * (saturated - log_likelihood)
 
 
-def _complete(options: Asked) -> Asked:
-    return {"estimand": "table", "n_rows": None, "collapse": None, "reference": None, **options}
+def complete_options(options: Asked) -> Asked:
+    """Return all options of ``summary``, defaults included."""
+    default: Asked = {"estimand": "table", "n_rows": None, "collapse": None, "reference": None, "cov_type": None}
+    return {**default, **options}
 
 
-def summary_of(found: Fit, place: int, weights: Floats, options: Asked, response: str | None = None) -> Summary:
-    """Return the summary of a combination of the linear predictors of a fit."""
+def summary_of(
+    found: Fit,
+    place: int,
+    weights: Floats,
+    options: Asked,
+    response: str | None = None,
+    *,
+    declared: str = "",
+    cov_type: CovType = "nonrobust",
+) -> Summary:
+    """Return the summary of a combination of the linear predictors of a fit.
+
+    ``declared`` says what the release has for the model because it was declared.
+    """
     problem, fit = found.problems[place], found.least_squares[place]
     if response is not None:
         problem = replace(problem, response_name=response)
@@ -334,10 +370,18 @@ def summary_of(found: Fit, place: int, weights: Floats, options: Asked, response
     left_out, stands_for = left_out_columns(problem, fit)
     for name, known in zip(problem.names, own.known, strict=True):
         if not known and name not in left_out:
-            left_out[name] = "too few events for its rows, or the model nearly separates the response"
+            left_out[name] = "too few events among its rows, or the model nearly separates the response"
     family = replace(found.family, notes=(*found.family.notes, *_warnings(found, problem, own)))
     return Summary.of(
-        problem, fit, own, estimand=options["estimand"], family=family, left_out=left_out, stands_for=stands_for
+        problem,
+        fit,
+        own,
+        estimand=options["estimand"],
+        family=family,
+        left_out=left_out,
+        stands_for=stands_for,
+        declared=declared,
+        cov_type=cov_type,
     )
 
 
@@ -349,15 +393,15 @@ def _warnings(found: Fit, problem: Problem, own: Coefficients) -> list[str]:
     assumed, noise = (np.sqrt(np.maximum(np.diagonal(own_), 0.0)) for own_ in (own.assumed, own.noise + own.sampling))
     known = own.known & (np.array(problem.names) != INTERCEPT)
     for factor, words in (
-        (1.0, "depend on a distribution that the release does not show"),
-        (LARGE, "depend on the shapes of the numbers"),
+        (1.0, "depend strongly on the assumed distribution of the predictors"),
+        (LARGE, "depend on the assumed distribution of the predictors"),
     ):
         most = math.inf if factor == 1.0 else 1.0
         names = [name for name, a, s, k in zip(problem.names, assumed, noise, known, strict=True)
                  if k and s > 0 and factor * s < a <= most * s]  # fmt: skip
         if names:
             notes.append(
-                f"Coefficients of {', '.join(names)} {words}: the assumed distribution adds more than "
+                f"Coefficients of {', '.join(names)} {words}: this assumption adds more than "
                 f"{'the' if factor == 1.0 else 'half of the'} standard error of the noise."
             )
     return notes
@@ -367,7 +411,7 @@ def margins_table(found: Fit, summary: Summary, family: Family, *, dummy: bool, 
     r"""Return average marginal effects, with the delta method: E[h'(η)]β_j moves by E[h']dβ_j + β_j E[h'' xᵀ]dθ."""
     mean, problem, T = family.mean, found.problems[0], found.to_user
     if mean is None:
-        raise ArgumentError("Marginal effects of several classes are not implemented.")
+        raise ArgumentError("Marginal effects are not implemented for models of several classes.")
     own, X, eta = summary._coefficients, found.rows.X, found.eta[:, 0]
     beta = T @ found.theta[0]
     weights, rows = found.rows.weights, []
@@ -460,6 +504,7 @@ class MultinomialModel(FittedClasses):
         others = dict(options["reference"] or {})
         column = self.statistic.schema.columns[self.response]
         r, _ = place_of(column, others.pop(self.response, self.classes[0]), self.response)
+        covariance_type(options)
         own: Asked = {**options, "reference": others}
         problem = self._model.problem(collapse=own["collapse"], reference=others)
         rows = sample_size(problem, own["estimand"], own["n_rows"])
@@ -554,47 +599,97 @@ def fit_glm_predictor(
         else count_response(schema, response, family)
     )
     features = feature_indices(schema, [response], predictors)
-    sources = {schema.encoded[i].source for i in features} - {None}
-    if family is LOGIT and statistic.steps_serve(response, features):
-        theta = likelihood_coefficients(statistic)[features] * (1 if own.vector.sum() > 0 else -1)
-    else:
-        b = statistic.solve(features, own.vector[:, np.newaxis])[:, 0]
-        if all(isinstance(schema.parts[name or ""], Vector) for name in sources) or not schema.intercept:
-            theta = _along_the_fit(statistic, family, own, features, b)
-        else:
-            theta = _penalised(statistic, family, own, features, b)
+    theta = _declared_predictor(statistic, family, response, predictors, level, features)
+    if theta is None:
+        theta = predictor_coefficients(statistic, family, own, features)
     coef, intercept = schema.units.coefficients(features, theta)
     return Predictor(response, coef, intercept, schema, family)
 
 
+def _declared_predictor(
+    statistic: Transcript,
+    family: Family,
+    response: str,
+    predictors: Sequence[str] | None,
+    level: object,
+    features: Sequence[int],
+) -> Floats | None:
+    """Return θ on encoded columns after the steps of a declared model; None if the model was not declared."""
+    from gaussmix.models.declared import find_output, predictive_coefficients  # which imports this module
+
+    if not statistic.models:
+        return None
+    fitted = fit_glm(statistic, family, response, predictors, level=level)
+    output = find_output(fitted)
+    return None if output is None else predictive_coefficients(fitted, output)[list(features)]
+
+
+def are_vectors(schema: Schema, features: Sequence[int]) -> bool:
+    """Return whether all features but the constant are entries of vectors."""
+    sources = {schema.encoded[i].source for i in features} - {None}
+    return all(isinstance(schema.parts[name or ""], Vector) for name in sources)
+
+
+def predictor_coefficients(statistic: Transcript, family: Family, own: Response, features: Sequence[int]) -> Floats:
+    """Return θ on encoded columns from the ridge regression alone."""
+    b = statistic.solve(features, own.vector[:, np.newaxis])[:, 0]
+    if are_vectors(statistic.schema, features) or not statistic.schema.intercept:
+        return _along_the_fit(statistic, family, own, features, b)
+    return _penalised(statistic, family, own, features, b)
+
+
 def _penalised(statistic: Transcript, family: Family, own: Response, features: Sequence[int], b: Floats) -> Floats:
-    """Return θ on encoded columns by the equation on drawn rows."""
-    schema, noisy, x = statistic.schema, statistic.predictive, list(features)
+    """Return θ on encoded columns by the equation on drawn rows, with the released share of a class."""
+    schema, noisy, x, mean = statistic.schema, statistic.predictive, list(features), family.mean
+    if mean is None:
+        raise ArgumentError(f"family must have one linear predictor, got {family.name!r}.")
     names = tuple(schema.names[i] for i in x if schema.encoded[i].source is not None)
-    distribution = Model(statistic, family, names, (own,)).distributions()[0]
-    R = distribution.rows
-    X, one = R[:, x], schema.units.one
-    rows = Rows(X, np.full(len(X), 1 / len(X)))
-    wanted = ((X @ b * own.scale + own.centre) @ X / len(X))[np.newaxis]
-    a = own.vector.copy()
-    a[x] -= b
-    Na, n = noisy.shape @ a, max(float(one @ noisy.moment @ one), 1.0)
-    noise = (own.scale / n) ** 2 * (np.diagonal(noisy.shape)[x] * float(a @ Na) + Na[x] ** 2)
-    weights = np.array([schema.parts[name].weight if (name := schema.encoded[i].source) else 0.0 for i in x])
-    with np.errstate(divide="ignore"):
-        prior = PRIOR_OF_PREDICTIONS / weights[np.newaxis]
+    X = Model(statistic, family, names, (own,)).distributions()[0].rows[:, x]
+    rows, n = Rows(X, np.full(len(X), 1 / len(X))), max(float(schema.units.one @ noisy.moment @ schema.units.one), 1.0)
+    fitted = X @ b * own.scale + own.centre
+    if family.of_classes and noisy.has_noise:
+        fitted += released_share(statistic, own) - fitted.mean()
+    wanted = fitted @ X / len(X)
     at = x.index(schema.groups[INTERCEPT][0])
     order = [at, *(i for i in range(len(x)) if i != at)]  # the intercept first
-    back = np.argsort(order)
-    found, _ = solve_noisy(
-        Rows(X[:, order], rows.weights),
-        wanted[:, order],
-        mean_of(family),
-        noise=noise[np.newaxis][:, order],
-        prior=prior[:, order],
-        start=null_coefficients(family, Rows(X[:, order], rows.weights), wanted[:, order]),
-    )
-    return np.asarray(found.theta[0][back])
+    start = null_coefficients(family, Rows(X[:, order], rows.weights), wanted[np.newaxis, order])[0][np.argsort(order)]
+    if not noisy.has_noise:
+        penalty = 1e-10 * np.maximum(np.mean(X**2, axis=0), 1e-10)
+        found = solve(rows, wanted[np.newaxis], mean_of(family), penalty=penalty[np.newaxis], start=start[np.newaxis])
+        return np.asarray(found.theta[0])
+    a = own.vector.copy()
+    a[x] -= b
+    Na = noisy.shape @ a
+    noise = (own.scale / n) ** 2 * (noisy.shape[np.ix_(x, x)] * float(a @ Na) + np.outer(Na[x], Na[x]))
+    weights = np.array([schema.parts[name].weight if (name := schema.encoded[i].source) else 0.0 for i in x])
+    with np.errstate(divide="ignore"):
+        prior = PRIOR_OF_PREDICTIONS / weights
+    return np.asarray(solve_posterior(rows, wanted, mean, noise=noise, prior=prior, start=start).theta[0])
+
+
+def released_share(statistic: Transcript, own: Response) -> float:
+    """Return the share of rows of a class, from counts of rows and from the passes.
+
+    The passes have less noise, but norm clipping takes more from a rare class than from others. As in a random-effects
+    mean (DerSimonian and Laird), a difference from the counts beyond the noise of both counts as an error of the
+    passes, so that counts decide where clipping does.
+    """
+    schema, noisy, one = statistic.schema, statistic.predictive, statistic.schema.units.one
+    y = own.centre * one + own.scale * own.vector
+    n = max(float(one @ noisy.moment @ one), 1.0)
+    share, N = float(one @ noisy.moment @ y) / n, noisy.shape
+    variance = (float(one @ N @ one) * float(y @ N @ y) + float(one @ N @ y) ** 2) / n**2
+    source = schema.encoded[int(np.flatnonzero(own.vector)[0])].source or ""
+    group, kinds = list(schema.groups[source]), kinds_of(schema, source)[1]
+    entries = (kinds - schema.units.centres[group]) / schema.units.scales[group]
+    events = own.centre + own.scale * (entries @ own.vector[group])  # 1 for the level that is the class, else 0
+    counts = RowCounts(statistic).of(source)
+    rows = max(float(counts.values.sum()), 1.0)
+    of_class = counts.mapped(events[np.newaxis])
+    counted, error = float(of_class.values[0]) / rows, float(of_class.std_errors[0]) / rows
+    between = max((counted - share) ** 2 - error**2 - variance, 0.0)
+    weights = np.array([1 / max(error**2, 1e-300), 1 / max(variance + between, 1e-300)])
+    return float(np.clip(weights @ [counted, share] / weights.sum(), 1 / rows, 1 - 1 / rows))
 
 
 def _along_the_fit(statistic: Transcript, family: Family, own: Response, features: Sequence[int], b: Floats) -> Floats:

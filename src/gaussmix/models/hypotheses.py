@@ -125,7 +125,8 @@ def _parsed(text: str, names: Sequence[str]) -> list[tuple[Floats, float, str]]:
         following = text[at : at + 1]
         if match is None or following not in ("", "=", ",", "+", "-"):
             raise ArgumentError(
-                f"{text!r} is not a valid hypothesis, such as 'a - b = 0'. The coefficients are {', '.join(names)}."
+                f"{text!r} is not a valid hypothesis. Write, for example, 'a - b = 0'. The coefficients are "
+                f"{', '.join(names)}."
             )
         sign, factor, own, number = match.groups()
         index = -1 if own is None else list(names).index(own)

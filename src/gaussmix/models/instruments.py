@@ -33,7 +33,7 @@ from gaussmix.models.design import Coding, Collapse, Problem, Reference, Respons
 from gaussmix.models.families import Family
 from gaussmix.models.inference import SIGNAL, Coefficients, LeastSquares, identified_columns
 from gaussmix.models.linear import clipped, encoded_coefficients, linear_values
-from gaussmix.models.results import Asked, FittedModel, Summary, sample_size
+from gaussmix.models.results import Asked, FittedModel, Summary, covariance_type, sample_size
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.noisy import NoisyMoment
 
@@ -96,6 +96,7 @@ class InstrumentalModel(FittedModel):
         return Problem.of(noisy, schema, response, self.columns, collapse=collapse, reference=reference)
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
+        covariance_type(options)
         collapse, reference = dict(options["collapse"] or {}), dict(options["reference"] or {})
         problem = self.problem(collapse=collapse, reference=reference)
         schema, noisy = self.release.schema, self.release.statistic.noisy
@@ -118,7 +119,7 @@ class InstrumentalModel(FittedModel):
         words = (
             f"Endogenous: {', '.join(self.endogenous) or 'none'}; "
             f"excluded instruments: {', '.join(self.excluded) or 'none'}.",
-            f"First stage: {first_stage:.3g} standard errors above 0"
+            f"First-stage signal: {first_stage:.3g} standard errors above 0"
             + ("." if first_stage >= SIGNAL else f", weak (below {SIGNAL:g})."),
         )
         coefficients = Coefficients.of(fit, problem.to_user, problem.offset)
@@ -201,7 +202,7 @@ def fit_instruments(
     features, given = Coding.of(schema, predictors, noisy=noisy), Coding.of(schema, instruments, noisy=noisy)
     if len(given.names) < len(features.names):
         raise ArgumentError(
-            "instruments must be at least as many as predictors. List exogenous predictors among the instruments."
+            "There must be at least as many instruments as predictors. List exogenous predictors among the instruments."
         )
     endogenous = tuple(name for name in features.names if name not in given.names)
     excluded = tuple(name for name in given.names if name not in features.names)

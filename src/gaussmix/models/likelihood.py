@@ -52,7 +52,7 @@ from scipy import special
 from gaussmix._types import Floats
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
-from gaussmix.models.design import Collapse, Problem, Reference, Response, sources_of
+from gaussmix.models.design import Coding, Collapse, Problem, Reference, Response, sources_of
 from gaussmix.models.families import LOGISTIC_MEAN, Family, Mean
 from gaussmix.models.inference import Coefficients, Flags, LeastSquares, identified_columns, on_columns
 from gaussmix.models.predictor_distribution import POINTS, PredictorDistribution
@@ -65,11 +65,15 @@ __all__ = [
     "Model",
     "Rows",
     "Solution",
+    "dispersion",
+    "drawn_rows",
     "fit_model",
     "mean_of",
+    "model_sampling",
     "null_coefficients",
     "solve",
     "solve_noisy",
+    "solve_posterior",
 ]
 
 LEAST_KEPT = 0.8
@@ -83,6 +87,7 @@ FEWER_POINTS, MANY_COLUMNS = 4096, 128
 
 _TOLERANCE = 1e-13  # of the decrease of the objective, per row: Newton's method converges quadratically, far below it
 _STEPS = 60
+_FLAT = 1e-10  # relative size below which a direction of the noise counts as this large
 _SINGULAR = 1e-9  # curvature below which a direction is separated
 
 
@@ -240,6 +245,60 @@ def solve_noisy(
     return found, information / np.maximum(information + noise / prior**2, 1e-300)
 
 
+def solve_posterior(rows: Rows, wanted: Floats, mean: Mean, *, noise: Floats, prior: Floats, start: Floats) -> Solution:
+    r"""Return the mode of θ given a noisy m = Σ x y with covariance Σ = ``noise``, (d, d), and a normal prior.
+
+    With m(θ) = E[x h(xᵀθ)] and v = Σ⁻¹(m - m(θ)) it is the minimum of
+
+    .. math:: F(\theta) = \tfrac12 (m - m(\theta))^\top \Sigma^{-1} (m - m(\theta))
+              + \tfrac12 \sum_j \theta_j^2/\mathrm{prior}_j^2 ,\qquad
+              \nabla^2 F = H\Sigma^{-1}H + \Lambda - \mathrm E[h''(x^\top\theta)\,(x^\top v)\,x x^\top]
+
+    by Newton's method with halving; where the last term makes the matrix indefinite it is left out. F falls at every
+    step, so that Σ θ_j²/prior_j² is at most 2F(start): θ is finite also where noisy moments are those of no
+    distribution. `solve_noisy` has the same equation for each coefficient alone, which takes a level's own rows as
+    information about a contrast of levels; here information is that of the contrast. An infinite prior has no penalty.
+    """
+    X, w, precision = rows.X, rows.weights, prior**-2.0
+    unit = 1 / np.sqrt(np.maximum(np.diagonal(noise), 1e-300))
+    P = scipy.linalg.inv(noise * np.outer(unit, unit) + _FLAT * np.eye(len(noise))) * np.outer(unit, unit)
+
+    def objective(theta: Floats) -> tuple[float, Floats, Floats]:
+        eta = X @ theta
+        left = wanted - (w * mean.inverse(eta)) @ X
+        return float(left @ P @ left + precision @ theta**2) / 2, left, eta
+
+    theta, converged = start, False
+    value, left, eta = objective(theta)
+    for _ in range(_STEPS):
+        H = X.T @ (X * (w * mean.derivative(eta))[:, np.newaxis])
+        v = P @ left
+        gradient, whole = precision * theta - H @ v, H @ P @ H + np.diag(precision)
+        bend = X.T @ (X * (w * mean.second(eta) * (X @ v))[:, np.newaxis])
+        step = -_newton_step(whole, bend, gradient)
+        fall, length = -float(gradient @ step), 1.0
+        while True:
+            new, left_new, eta_new = objective(theta + length * step)
+            if new <= value - 1e-4 * length * fall or fall < 1e-9 or length < 1e-6:
+                break
+            length /= 2
+        theta, value, left, eta = theta + length * step, new, left_new, eta_new
+        if fall < _TOLERANCE * (1 + value):
+            converged = True
+            break
+    return Solution(theta[np.newaxis], X.T @ (X * (w * mean.derivative(eta))[:, np.newaxis]), converged)
+
+
+def _newton_step(whole: Floats, bend: Floats, gradient: Floats) -> Floats:
+    """Return (whole - bend)⁻¹ gradient, or without ``bend`` if that is not clearly positive definite."""
+    unit = 1 / np.sqrt(np.maximum(np.diagonal(whole), 1e-300))
+    scaled = whole * np.outer(unit, unit) + _FLAT * np.eye(len(whole))
+    full = scaled - bend * np.outer(unit, unit)
+    if scipy.linalg.eigvalsh(full, subset_by_index=[0, 0])[0] < 1e-8:
+        full = scaled
+    return np.asarray(unit * scipy.linalg.solve(full, unit * gradient, assume_a="pos"))
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # From a release
 @dataclass(frozen=True, eq=False)
@@ -381,8 +440,10 @@ def fit_model(
     """Solve a model; ``n_rows`` is the sample size for the population."""
     options: dict[str, Any] = {"collapse": collapse, "reference": reference}
     problems = tuple(model.problem(k, **options) for k in range(len(model.responses)))
-    linear = _Linear.of(model, problems[0], model.problem(**options, exposure=True))
     distribution, *others = model.distributions()
+    linear = _Linear.of(model, problems[0], model.problem(**options, exposure=True))
+    if linear is None:
+        return _unidentified(model, problems, distribution, n_rows)
     rows, found, share, cross = _solved(model, linear, distribution)
     q, H = len(found.theta), found.hessian
     unknown = (share < LEAST_KEPT) | (np.count_nonzero(rows.X, axis=0) < LEAST_DRAWN)
@@ -398,8 +459,7 @@ def fit_model(
     J = inverse @ np.kron(np.eye(q), cross)
     sampling = np.zeros_like(H)
     if n_rows is not None:
-        V = rows.moments(mean_of(model.family).variances(rows.X @ found.theta.T))
-        sampling = _dispersion(model, rows, found.theta) * (inverse @ V @ inverse) / n_rows
+        sampling = _model_sampling(model, rows, found.theta, inverse, n_rows)
     few = [replace(own, points=min(FEWER_POINTS, own.points)) for own in (distribution, *others)] if others else []
     same, *moved = (_solved(model, linear, own)[1].theta.ravel() for own in few or [distribution])
     plain = [on_columns(own.noisy, linear.own_kept, linear.own_left_out, linear.signal, n_rows) for own in problems]
@@ -420,6 +480,45 @@ def fit_model(
         log_likelihood=_log_likelihood(model.family, rows, wanted, found.theta),
         null_log_likelihood=_log_likelihood(model.family, rows, wanted, null_coefficients(model.family, rows, wanted)),
     )
+
+
+def _unidentified(
+    model: Model, problems: tuple[Problem, ...], distribution: PredictorDistribution, n_rows: float | None
+) -> Fit:
+    """Return a fit without a known coefficient: its constant is 0 and unknown."""
+    left_out, q = list(range(len(problems[0].names))), len(problems)
+    rows = drawn_rows(model, distribution, distribution.rows @ _coding(model, problems[0]).rows[:1].T)
+    theta, zeros = np.zeros((q, 1)), np.zeros((q, q))
+    level = _log_likelihood(model.family, rows, theta, theta)
+    notes = model.family.notes
+    if model.exposure is not None:
+        notes = (*notes, f"A rate requires that noise hides neither the constant nor the exposure {model.exposure}.")
+    return Fit(
+        family=replace(model.family, notes=notes),
+        problems=problems,
+        least_squares=tuple(on_columns(own.noisy, [], left_out, n_rows=n_rows) for own in problems),
+        kept=[0],
+        rows=rows,
+        theta=theta,
+        noise=zeros,
+        sampling=zeros,
+        assumed=zeros,
+        inverse=zeros,
+        unknown=np.ones((q, 1), dtype=bool),
+        converged=True,
+        log_likelihood=level,
+        null_log_likelihood=level,
+    )
+
+
+def model_sampling(model: Model, fit: Fit, n_rows: float) -> Floats:
+    """Return the covariance from sampling n_rows independent rows whose variance is the family's."""
+    return _model_sampling(model, fit.rows, fit.theta, fit.inverse, n_rows)
+
+
+def _model_sampling(model: Model, rows: Rows, theta: Floats, inverse: Floats, n_rows: float) -> Floats:
+    V = rows.moments(mean_of(model.family).variances(rows.X @ theta.T))
+    return np.asarray(dispersion(model, rows, theta) * (inverse @ V @ inverse) / n_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -451,20 +550,22 @@ class _Linear:
     prior: Floats
 
     @classmethod
-    def of(cls, model: Model, narrow: Problem, wide: Problem) -> _Linear:
-        """Return least squares of a model, from its regressions without and with the exposure."""
-        if wide.coding is None or narrow.coding is None or not wide.intercept:
-            raise ArgumentError(f"{model.family.name} requires a release with an intercept column.")
+    def of(cls, model: Model, narrow: Problem, wide: Problem) -> _Linear | None:
+        """Return least squares of a model, from its regressions without and with the exposure.
+
+        None if noise hides the constant or the exposure.
+        """
+        coding, own_coding = _coding(model, wide), _coding(model, narrow)
         kept, _, signal = identified_columns(wide.noisy, intercept=True, needs=wide.to_user.T != 0)
-        if model.exposure is not None and wide.names.index(model.exposure) not in kept:
-            raise ArgumentError(f"The exposure {model.exposure!r} is not identified at this budget.")
-        rows, vectors = wide.coding.rows[kept], np.array([own.vector for own in model.responses])
+        if 0 not in kept or (model.exposure is not None and wide.names.index(model.exposure) not in kept):
+            return None
+        rows, vectors = coding.rows[kept], np.array([own.vector for own in model.responses])
         theta, covariance = _several_responses(model.statistic.noisy.mapped(np.vstack([rows, vectors])), len(kept))
         scales = np.array([own.scale for own in model.responses])
         b = theta * scales[:, np.newaxis]
-        b[:, 0] += np.array([own.centre for own in model.responses]) * wide.coding.units.scales[0]
+        b[:, 0] += np.array([own.centre for own in model.responses]) * coding.units.scales[0]
         own_kept = [i for i, name in enumerate(narrow.names) if wide.names.index(name) in kept]
-        weights = np.array([model.schema.parts[own].weight if own else 0.0 for own in narrow.coding.sources])[own_kept]
+        weights = np.array([model.schema.parts[own].weight if own else 0.0 for own in own_coding.sources])[own_kept]
         with np.errstate(divide="ignore"):
             prior = (LOGISTIC_MEAN if model.family.mean is None else model.family.mean).unit / weights
         return cls(
@@ -477,6 +578,12 @@ class _Linear:
             signal=signal,
             prior=prior,
         )
+
+
+def _coding(model: Model, problem: Problem) -> Coding:
+    if problem.coding is None or not problem.intercept:
+        raise ArgumentError(f"{model.family.name} requires a release with an intercept column.")
+    return problem.coding
 
 
 def _several_responses(noisy: NoisyMoment, z: int) -> tuple[Floats, Floats]:
@@ -494,18 +601,24 @@ def _several_responses(noisy: NoisyMoment, z: int) -> tuple[Floats, Floats]:
     return theta, (1 + noisy.clipping_bias**2) * covariance
 
 
+def drawn_rows(model: Model, distribution: PredictorDistribution, X: Floats) -> Rows:
+    """Return the drawn rows of features X, weighted by their exposure."""
+    n = distribution.points
+    weights = np.full(n, 1 / n)
+    if model.exposure is not None:
+        column, own = model.schema.columns[model.exposure], list(model.schema.groups[model.exposure])
+        values = model.schema.units.decode(distribution.rows[:, own], own)[:, 0]
+        weights = weights * np.clip(values, column.lower, column.upper)  # type: ignore[union-attr]
+    return Rows(X, weights)
+
+
 def _solved(
     model: Model, linear: _Linear, distribution: PredictorDistribution
 ) -> tuple[Rows, Solution, Floats, Floats]:
     """Solve a model on the rows of a distribution. Returns the rows, the solution, `solve_noisy`'s share, E[x zᵀ]."""
-    R, n = distribution.rows, distribution.points
-    Z = R @ linear.rows.T
-    X, weights = Z[:, linear.places], np.full(n, 1 / n)
-    if model.exposure is not None:
-        column, own = model.schema.columns[model.exposure], list(model.schema.groups[model.exposure])
-        values = model.schema.units.decode(R[:, own], own)[:, 0]
-        weights = weights * np.clip(values, column.lower, column.upper)  # type: ignore[union-attr]
-    rows, cross, q = Rows(X, weights), X.T @ Z / n, len(linear.b)
+    Z = distribution.rows @ linear.rows.T
+    rows, q = drawn_rows(model, distribution, Z[:, linear.places]), len(linear.b)
+    cross = rows.X.T @ Z / distribution.points
     noise = np.array([np.sum((cross @ linear.covariance[k, :, k]) * cross, axis=1) for k in range(q)])
     wanted = linear.b @ cross.T
     found, share = solve_noisy(
@@ -537,7 +650,7 @@ def _log_likelihood(family: Family, rows: Rows, wanted: Floats, theta: Floats) -
     return float(np.sum(theta * wanted) - rows.weights @ mean_of(family).area(rows.X @ theta.T))
 
 
-def _dispersion(model: Model, rows: Rows, theta: Floats) -> float:
+def dispersion(model: Model, rows: Rows, theta: Floats) -> float:
     """Return E(y - μ)² over E Var(y | x): 1 for classes, at least 1 for counts.
 
     Under the model E[yμ] = E[μ²], so that E(y - μ)² is E[y²] - E[μ²].

@@ -48,7 +48,7 @@ from gaussmix.models.design import (
 from gaussmix.models.families import LINEAR, Family
 from gaussmix.models.inference import Coefficients
 from gaussmix.models.rendering import NO_BETTER
-from gaussmix.models.results import Asked, FittedModel, Frame, ResultTable
+from gaussmix.models.results import Asked, FittedModel, Frame, ResultTable, Summary
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.transcript import Transcript
 
@@ -144,7 +144,9 @@ def decoded_values(part: Schema, data: Any) -> Iterator[Floats]:
         for batch in stream:
             rows = encode_batch(batch, part, plan)
             if len(rows) < batch.num_rows:
-                raise DataError("Rows with missing values cannot be predicted. Drop these rows, or impute the values.")
+                raise DataError(
+                    "Predictions are not available for rows with missing values. Drop these rows, or impute the values."
+                )
             yield part.units.decode(rows)
 
 
@@ -176,7 +178,7 @@ def row_weights(statistic: Transcript, data: Any) -> Floats:
         _, owner = np.unique(np.concatenate(units).astype(str), return_inverse=True)
         if unit.contribution_bounding == "sample" and (np.bincount(owner) > unit.max_contributions).any():
             raise ArgumentError(
-                "Weights cannot be computed for a release that samples the rows of privacy units: the sample is "
+                "Weights cannot be computed for a release that samples rows of privacy units, because the sample is "
                 "secret. Use contribution_bounding='scale'."
             )
         total = np.asarray(np.bincount(owner, weights=total)[owner], dtype=np.float64)
@@ -210,8 +212,13 @@ class RegressionModel(FittedModel):
     def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """Return the regression as an inference problem."""
         schema = self.statistic.schema
-        response = number_response(schema, self.response)
+        response = Response.of(schema, self.response)
         return Problem.of(self.statistic.noisy, schema, response, self.columns, collapse=collapse, reference=reference)
+
+    def _summarise(self, **options: Unpack[Asked]) -> Summary:
+        from gaussmix.models.declared import sandwich_summary  # which imports this module
+
+        return sandwich_summary(self, options)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
         """Return intervals that contain the response of a new row with probability about 1 - alpha, shape (rows, 2).
@@ -222,7 +229,7 @@ class RegressionModel(FittedModel):
         alpha = check.in_interval(0, 1, alpha=alpha)
         if not self.statistic.schema.intercept:
             raise ArgumentError(
-                "prediction_interval requires a release with an intercept, which contains the number of rows."
+                "prediction_interval requires a release with an intercept, because it needs the noisy number of rows."
             )
         middle = self.predict(data)
         half = -float(special.ndtri(alpha / 2)) * self._residual_std

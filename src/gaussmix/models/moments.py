@@ -75,7 +75,7 @@ def second_moments(noisy: NoisyMoment, schema: Schema, coding: Coding) -> Second
     """Return number of rows, means and covariances of features from their second moment, the intercept first."""
     M, units = noisy.moment, coding.units
     if not M[0, 0] > 0:
-        raise ArgumentError("The noisy number of rows is not positive: at this budget the release has no means.")
+        raise ArgumentError("The noisy number of rows is not positive, so means cannot be computed at this budget.")
     n = schema.weight_bound * float(units.scales[0]) ** 2 * float(M[0, 0])
     means = units.centres[1:] + units.scales[1:] * M[1:, 0] / (M[0, 0] * units.scales[0])
     back = np.diag(units.scales[1:])

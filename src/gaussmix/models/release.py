@@ -22,6 +22,7 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.schema import Schema, response_and_predictors
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
+from gaussmix.models.declared import model_budget
 from gaussmix.models.descriptive import (
     Anova,
     Correlations,
@@ -47,7 +48,8 @@ from gaussmix.models.rendering import estimated_on, in_html, void_mark
 from gaussmix.models.results import Frame, ResultTable, as_frame
 from gaussmix.models.synthetic import MARK, synthetic_rows
 from gaussmix.releases import file as release_file
-from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.certificate import Certificate, models_public
+from gaussmix.releases.declared import mu_of_sum
 from gaussmix.releases.file import check_signature
 from gaussmix.releases.marginals import MarginalPlan
 from gaussmix.releases.preconditioning import accounts_for, budgets_of
@@ -71,10 +73,13 @@ class Release:
         The noisy outputs of the mechanism.
     certificate : Certificate
         The privacy guarantee.
+    path : Path or None
+        The file that ``release(out=)`` wrote.
     """
 
     statistic: Transcript
     certificate: Certificate
+    path: Path | None = None
 
     def __post_init__(self) -> None:
         self.verify()
@@ -222,7 +227,7 @@ class Release:
     def logit(
         self, response: str, predictors: Sequence[str] | None = None, *, level: object = None
     ) -> GeneralizedLinearModel:
-        """Fit a logistic regression of a boolean column, or of one level against all others, near maximum likelihood.
+        """Fit a logistic regression of a boolean column, or of one level, by approximate maximum likelihood.
 
         The method is described in :mod:`gaussmix.models.likelihood`.
 
@@ -247,7 +252,7 @@ class Release:
     def poisson(
         self, response: str, predictors: Sequence[str] | None = None, *, exposure: str | None = None
     ) -> GeneralizedLinearModel:
-        """Fit a Poisson regression of a count near maximum likelihood: rate ratios with intervals.
+        """Fit a Poisson regression of a count by approximate maximum likelihood: rate ratios with intervals.
 
         Parameters
         ----------
@@ -261,7 +266,7 @@ class Release:
         return self._glm(POISSON, response, predictors, exposure=exposure)
 
     def mnlogit(self, response: str, predictors: Sequence[str] | None = None) -> MultinomialModel:
-        """Fit a multinomial logistic regression of a category against its first level, near maximum likelihood.
+        """Fit a multinomial logistic regression of a category, by approximate maximum likelihood.
 
         Parameters
         ----------
@@ -322,7 +327,7 @@ class Release:
         """Describe every column of the declared table, with intervals of level 1 - alpha.
 
         Numbers have mean, standard deviation, quartiles, and shares of missing values and of values beyond the
-        thresholds at which models code them (``coded.low``, ``coded.high``); categories and booleans have shares and
+        thresholds at which models code them ("share above 16.6"); categories and booleans have shares and
         counts of levels. With row weights all statistics are weighted. Releases in one pass have no quartiles.
 
         Parameters
@@ -528,29 +533,36 @@ class Release:
 
 def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None:
     """Check that the account covers exactly the outputs of the transcript, with their noise."""
-    account, m, passes, steps = certificate.account, transcript.schema.n_columns, transcript.passes, transcript.steps
+    account, m, passes = certificate.account, transcript.schema.n_columns, transcript.passes
     transcript.check()
-    if transcript.unit != certificate.privacy_unit:
+    bounded = certificate.bounded_unit
+    if transcript.unit != bounded:
         raise NotPrivateError("The privacy unit of the release does not match its certificate.")
     if isinstance(account, NonPrivate):
-        if not transcript.exact or steps:
-            raise NotPrivateError("The certificate is for a release without noise, but the passes have noise.")
+        if not transcript.exact or transcript.models:
+            raise NotPrivateError("The certificate is for a release without noise, but the release has noise.")
         return
     if not isinstance(account, LatticeAccount):
-        raise NotPrivateError("The certificate is not for a release in passes.")
+        raise NotPrivateError("The certificate is for another kind of release.")
     plan = None if transcript.marginals is None else transcript.marginals.plan
-    persons, marginals = certificate.privacy_unit is not None, None if plan is None else plan.coordinates
-    if not accounts_for(account, len(passes), m, steps=len(steps), persons=persons, marginals=marginals):
+    persons, marginals = bounded is not None, None if plan is None else plan.coordinates
+    share = transcript.model_share
+    models = model_budget(transcript.schema, [output.model for output in transcript.models], share)
+    if not set(models_public(models)) <= set(certificate.conditions):
+        raise NotPrivateError("The declared models of the release do not match its certificate.")
+    if not accounts_for(account, len(passes), m, models=models, persons=persons, marginals=marginals):
         raise NotPrivateError("The passes of the release do not match its certificate.")
-    budgets = budgets_of(account, len(steps), marginals=plan is not None)
+    budgets = budgets_of(account, models, marginals=plan is not None)
     several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
     at = [0] if len(passes) == 1 else list(several)
     if any(output.mu != budgets.passes[i] for output, i in zip(passes, at, strict=True)):
         raise NotPrivateError("The noise of a pass does not match the certificate.")
-    if tuple((step.mu, step.weight_mu) for step in steps) != budgets.steps:
-        raise NotPrivateError("The noise of a step does not match the certificate.")
+    for output, parts in zip(transcript.models, budgets.models, strict=True):
+        of_sums = tuple(mu_of_sum(part, certificate.neighbours) for part in parts[1:-1])
+        if (output.mu, output.vector_mu) != (parts, of_sums):
+            raise NotPrivateError("The noise of a declared model does not match the certificate.")
     if transcript.marginals is not None and plan is not None:
-        most = 1 if certificate.privacy_unit is None else certificate.privacy_unit.max_contributions
+        most = 1 if bounded is None else bounded.max_contributions
         if plan != MarginalPlan(certificate.schema, plan.tables, most, certificate.neighbours):
             raise NotPrivateError("The columns or the privacy unit of the marginals do not match the certificate.")
         if transcript.marginals.noise_p_value < FALSE_ALARM_RATE:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from gaussmix._text import csv_cell, plain
 from gaussmix.data.schema import INTERCEPT
+from gaussmix.errors import MissingPackageError
+from gaussmix.models.families import DISTRIBUTION_COLUMN
 from gaussmix.releases.certificate import NO_GUARANTEE
 from gaussmix.releases.noisy import NoisyMoment
 
@@ -32,6 +34,7 @@ __all__ = [
     "in_csv",
     "in_html",
     "in_latex",
+    "new_axes",
     "notes",
     "p_value",
     "to_error",
@@ -44,11 +47,17 @@ NOT_IDENTIFIED = "not identified at this budget"
 ALSO_STANDS_FOR = "†"
 """Mark of coefficients that also absorb the effect of a column that was left out."""
 
+WITH_WEIGHTS = ", with the row weights that Release.weights returns; the unweighted fit may lie outside"
 NO_BETTER = "This model does not beat the mean of the response at this budget."
 ONLY_INTERCEPT = "Only the intercept is identified at this budget: all other columns were left out."
 NOTHING = "No coefficient is identified at this budget."
+RESPONSE_CODED = (
+    "The response is top-coded: coefficients of the uncoded column are typically larger in absolute value. Declare "
+    "narrower bounds, model its logarithm, or release with topcode=None (longer intervals)."
+)
 ESTIMATED_ON = "Estimated on the table with"
-_FIRST = (NO_GUARANTEE, ESTIMATED_ON, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes printed above a table
+DECLARED = "Declared model:"
+_FIRST = (NO_GUARANTEE, DECLARED, ESTIMATED_ON, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes printed above a table
 
 
 def p_value(p: float) -> str:
@@ -75,8 +84,9 @@ def to_error(value: float, error: float) -> str:
 
 
 def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
-    """Return the cells: name, coefficient, standard error, p, both ends of the interval, share of privacy noise."""
-    found = []
+    """Return the header, and a row per coefficient: name, estimate, standard error, p, interval, share of noise."""
+    head = ["", "coef", "std err", "p", f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]", "privacy noise"]
+    found = [[*head, *["distribution"] * bool(summary.distribution_se)]]
     for name, (low, high) in summary.conf_int(alpha).items():
         share, error = summary.noise_share[name], summary.bse[name]
         mark = f" {ALSO_STANDS_FOR}" if name in summary.stands_for else ""
@@ -90,19 +100,14 @@ def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
     return found
 
 
-def heading(summary: Summary, alpha: float) -> list[str]:
-    """Return the header of the table."""
-    own = ["", "coef", "std err", "p", f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]", "privacy noise"]
-    return [*own, *["distribution"] * bool(summary.distribution_se)]
-
-
-def notes(summary: Summary) -> list[str]:
+def notes(summary: Summary, *, errors: bool = False) -> list[str]:
     """Return the notes of a table: those printed above it, the estimand, and columns that are not identified.
 
-    All notes are composed here.
+    All notes are composed here. ``errors`` is whether the table has the columns of :func:`coefficient_rows`.
     """
     family, kept = summary.family, [name for name, error in summary.bse.items() if not math.isnan(error)]
     found = [summary.void] if summary.void else []
+    found += [f"{DECLARED} {summary.declared}."] if summary.declared else []
     found += filter(None, [estimated_on(summary._problem.noisy)])
     if summary.left_out and not set(kept) - {INTERCEPT}:
         found.append(ONLY_INTERCEPT if kept else NOTHING)
@@ -110,9 +115,13 @@ def notes(summary: Summary) -> list[str]:
         found.append(NO_BETTER)
     if summary.left_out:
         many = f"{len(summary.left_out)} column{'s' * (len(summary.left_out) > 1)}"
-        found.append(f"Least squares on the columns listed; {many} left out at this budget.")
-    weights = ", with these row weights" if summary.row_weights else ""
-    found += [f"Intervals are for {family.intervals_are_for[summary.estimand]}{weights}.", *family.notes]
+        found.append(f"The model contains only the identified columns, with {many} left out at this budget.")
+    weights = WITH_WEIGHTS if summary.row_weights else ""
+    about = f"Intervals are for {family.intervals_are_for[summary.estimand]}{weights}."
+    columns = DISTRIBUTION_COLUMN if errors and summary.distribution_se else {}
+    found += [about + _without_sampling(summary), *(note + columns.get(note, "") for note in family.notes)]
+    if summary.response_name in summary._problem.noisy.coded:
+        found.append(RESPONSE_CODED)
     if summary.references:
         found.append(f"Reference levels: {', '.join(summary.references)}.")
     if family.is_linear:
@@ -120,11 +129,11 @@ def notes(summary: Summary) -> list[str]:
         doubt = " Not informative: privacy noise dominates." if unknown else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.clipping_loss is not None:
-        found.append(f"Norm clipping in the final pass removed {summary.clipping_loss}.{_allowance(summary)}")
+        found += filter(None, [_allowance(summary)])
     if summary.weighted:
         found.append(f"Rows are weighted; the weights sum to about {summary.nobs:,.0f} (SE {summary.nobs_se:,.0f}).")
     if summary.n_rows is not None:
-        found.append(f"Sampling error is computed for {_rows(summary)}, assuming equal residual variances.")
+        found.append(f"Sampling error is computed for {_rows(summary)}, {_ASSUMING[summary.cov_type]}.")
     found += [f"Left out: {name}, {reason}." for name, reason in summary.left_out.items()]
     found += [
         f"{ALSO_STANDS_FOR} {name} also absorbs the effect of {', '.join(columns)}, left out."
@@ -135,10 +144,26 @@ def notes(summary: Summary) -> list[str]:
     return found
 
 
+_ASSUMING = {
+    "nonrobust": "assuming equal residual variances",
+    "robust": "by the sandwich covariance, robust to unequal residual variances (HC1)",
+    "cluster": "by the sandwich covariance, robust to dependence within privacy units",
+}
+
+
 def estimated_on(noisy: NoisyMoment) -> str:
     """Return the first line: which table coefficients are of; empty if it is the declared one with equal weights."""
     changes = [*filter(None, [noisy.weighted]), *noisy.coded.values()]
     return f"{ESTIMATED_ON} {'; '.join(changes)}." if changes else ""
+
+
+def _without_sampling(summary: Summary) -> str:
+    """Return the sentence that intervals for the table have no sampling error; empty for the population."""
+    if summary.estimand != "table":
+        return ""
+    available = not summary.weighted and summary._problem.noisy.independent
+    instead = ' (estimand="population" adds it)' if available else ""
+    return f" They do not include sampling error{instead}."
 
 
 def _allowance(summary: Summary) -> str:
@@ -146,12 +171,13 @@ def _allowance(summary: Summary) -> str:
     noisy = summary._problem.noisy
     factor = math.sqrt(1 + noisy.clipping_bias**2)
     larger = (
-        f"Standard errors are {100 * (factor - 1):.0f} % larger to allow for the difference from the unweighted fit"
+        f"Standard errors are increased by {100 * (factor - 1):.0f} % to allow for the difference between the weighted "
+        "and the unweighted fit"
     )
     shown = factor >= 1.005
     if noisy.near_unweighted:
-        return f" {larger}." if shown else ""
-    words = f" {larger}, which may be larger than that." if shown else " The unweighted fit may differ."
+        return f"{larger}." if shown else ""
+    words = f"{larger}; the actual difference may be larger." if shown else "The unweighted fit may differ."
     return words + " A release in one pass clips no row." * noisy.independent
 
 
@@ -163,9 +189,8 @@ def _rows(summary: Summary) -> str:
 
 def as_text(summary: Summary, alpha: float) -> str:
     """Format a summary for a terminal."""
-    rows = [heading(summary, alpha), *coefficient_rows(summary, alpha)]
     title = f"{summary.response_name}: {summary.estimand}"
-    return in_columns(title, rows, notes(summary))
+    return in_columns(title, coefficient_rows(summary, alpha), notes(summary, errors=True))
 
 
 def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
@@ -202,6 +227,15 @@ def void_mark(*words: str) -> str:
     return "no privacy guarantee, " if void_first(words)[0] else ""
 
 
+def new_axes() -> Any:
+    """Return the axes of a new figure of matplotlib."""
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError as error:
+        raise MissingPackageError("Plots require matplotlib: pip install 'gaussmix[plots]'.") from error
+    return plt.subplots()[1]
+
+
 def in_csv(rows: Iterable[Iterable[object]]) -> str:
     """Return lines of CSV with numbers in full precision. Text that looks like a formula is quoted."""
     buffer = io.StringIO()
@@ -211,8 +245,8 @@ def in_csv(rows: Iterable[Iterable[object]]) -> str:
 
 def as_html(summary: Summary, alpha: float) -> str:
     """Format a summary as an HTML table."""
-    title = f"{summary.response_name}: {summary.estimand}"
-    return in_html(title, heading(summary, alpha), coefficient_rows(summary, alpha), notes(summary))
+    head, *rows = coefficient_rows(summary, alpha)
+    return in_html(f"{summary.response_name}: {summary.estimand}", head, rows, notes(summary, errors=True))
 
 
 def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
@@ -228,8 +262,9 @@ def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], word
 
 def as_latex(summary: Summary, alpha: float) -> str:
     """Format a summary as a LaTeX tabular."""
-    words = [summary.void, estimated_on(summary._problem.noisy)]
-    return in_latex(heading(summary, alpha), coefficient_rows(summary, alpha), words)
+    head, *rows = coefficient_rows(summary, alpha)
+    declared = f"{DECLARED} {summary.declared}." if summary.declared else ""
+    return in_latex(head, rows, [summary.void, declared, estimated_on(summary._problem.noisy)])
 
 
 def in_latex(
@@ -239,7 +274,7 @@ def in_latex(
 
     Other notes are printed below it with ``footnotes``.
     """
-    first, rest = _split(words, (NO_GUARANTEE, ESTIMATED_ON))
+    first, rest = _split(words, (NO_GUARANTEE, DECLARED, ESTIMATED_ON))
     above, below = [_latex(note) for note in first], [_latex(note) for note in rest] if footnotes else []
     box = rf"\multicolumn{{{len(head)}}}{{p{{\linewidth}}}}"
     lines = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (head, *rows)]
@@ -256,6 +291,7 @@ def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
         **guarantee_of([summary.void]),
         "estimand": summary.estimand,
         "estimated_on": estimated_on(summary._problem.noisy) or None,
+        **({"declared": summary.declared, "cov_type": summary.cov_type} if summary.declared else {}),
         **({"weighted": True} if summary.weighted else {}),
         "rsquared": summary.rsquared,
         "beats_mean": not summary.noise_dominates,

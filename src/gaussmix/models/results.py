@@ -40,6 +40,7 @@ __all__ = [
     "ESTIMANDS",
     "FRAMES",
     "Asked",
+    "CovType",
     "Estimand",
     "Fitted",
     "FittedClasses",
@@ -51,6 +52,7 @@ __all__ = [
     "Summary",
     "as_frame",
     "columns_of",
+    "covariance_type",
     "glance_table",
     "labelled",
     "left_out_columns",
@@ -203,6 +205,9 @@ def columns_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str,
 Estimand = Literal["table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("table", "population")
 
+CovType = Literal["nonrobust", "robust", "cluster"]
+COV_TYPES: tuple[CovType, ...] = ("nonrobust", "robust", "cluster")
+
 _NAMED = 3  # columns named in the reason why another was left out
 
 
@@ -213,6 +218,7 @@ class Asked(TypedDict, total=False):
     n_rows: int | None
     collapse: Collapse | None
     reference: Reference | None
+    cov_type: CovType | None
 
 
 @dataclass(frozen=True)
@@ -261,6 +267,10 @@ class Summary:
         Reason why the release has no guarantee, printed first; empty if it has one.
     family : Family
         Meaning of the coefficients, and how they are computed from least squares.
+    declared : str
+        What the release has for this model because it was declared, printed first; empty if it was not.
+    cov_type : {"nonrobust", "robust", "cluster"}
+        How the sampling error is computed, for the population.
     """
 
     estimand: Estimand
@@ -284,6 +294,8 @@ class Summary:
     clipping_loss: ClippingLoss | None
     void: str
     family: Family
+    declared: str
+    cov_type: CovType
     _problem: Problem = field(repr=False)
     _fit: LeastSquares = field(repr=False)
     _mean: LeastSquares = field(repr=False)
@@ -300,6 +312,8 @@ class Summary:
         family: Family | None = None,
         left_out: dict[str, str] | None = None,
         stands_for: dict[str, tuple[str, ...]] | None = None,
+        declared: str = "",
+        cov_type: CovType = "nonrobust",
     ) -> Summary:
         """Return a summary from the distribution of coefficients and the least-squares fit."""
         names, n = problem.names, problem.nobs
@@ -330,10 +344,12 @@ class Summary:
             nobs=n,
             nobs_se=problem.nobs_se,
             weighted=problem.weighted,
-            references=tuple(problem.references),
+            references=() if problem.coding is None else tuple(name for name, _ in problem.coding.references.values()),
             clipping_loss=problem.noisy.clipping_loss,
             void=problem.noisy.void,
             family=family or problem.family,
+            declared=declared,
+            cov_type=cov_type,
             _problem=problem,
             _fit=fit,
             _mean=mean,
@@ -488,17 +504,51 @@ def _rows_text(rows: float) -> str:
     return f"{rows:.0f}" if rows >= 10 else f"{rows:.1f}"
 
 
-def sample_size(problem: Problem, estimand: Estimand, n_rows: int | None) -> float | None:
-    """Return the sample size for the population, declared or noisy; None for the table's own coefficients."""
+def covariance_type(options: Asked, *, declared: bool = False, unit: bool = False) -> CovType:
+    """Return how the sampling error is computed: for declared models by the sandwich, unless another type is asked."""
+    asked = options.get("cov_type")
+    own: CovType = "cluster" if unit else "robust"
+    if asked is None:
+        return own if declared else "nonrobust"
+    check.choice(COV_TYPES, cov_type=asked)
+    if options["estimand"] == "table":
+        raise ArgumentError(
+            'cov_type requires estimand="population": the table\'s own coefficients have no sampling error.'
+        )
+    if asked == "nonrobust":
+        return asked
+    if not declared:
+        raise ArgumentError(
+            f"cov_type={asked!r} requires a model that was declared before the release and that noise does not hide, "
+            "without other collapsed or reference levels: gaussmix.release(..., models=[...])."
+        )
+    if asked != own:
+        reason = "a privacy unit may have several rows" if unit else "the release has no privacy unit"
+        raise ArgumentError(f"cov_type must be {own!r} for this release, because {reason}.")
+    return asked
+
+
+def sample_size(
+    problem: Problem, estimand: Estimand, n_rows: int | None, cov_type: CovType = "nonrobust"
+) -> float | None:
+    """Return the sample size for the population, declared or noisy; None for the table's own coefficients.
+
+    Without a sandwich covariance rows must be independent and have no weights.
+    """
     check.choice(ESTIMANDS, estimand=estimand)
     if estimand == "table":
         return None
-    if problem.weighted:
+    if cov_type != "nonrobust" and n_rows is None and not math.isnan(problem.nobs):
+        return max(problem.nobs, 1.0)
+    if problem.weighted and cov_type == "nonrobust":
         raise ArgumentError(
             'estimand="population" is not available for weighted rows, because the release does not contain the sum of '
             'squared weights. Use estimand="table", the coefficients of the weighted table.'
         )
-    problem.noisy.check_independent('estimand="population"', instead='estimand="table"')
+    if cov_type == "nonrobust":
+        problem.noisy.check_independent(
+            'estimand="population"', instead='estimand="table", or declare the model before the release (models=)'
+        )
     if n_rows is not None:
         return float(check.positive_integer(n_rows=n_rows))
     if math.isnan(problem.nobs):
@@ -611,6 +661,7 @@ class Fitted(ABC, Generic[S]):
         n_rows: int | None = None,
         collapse: Collapse | None = None,
         reference: Reference | None = None,
+        cov_type: CovType | None = None,
     ) -> S:
         """Return coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.inference`).
 
@@ -628,8 +679,13 @@ class Fitted(ABC, Generic[S]):
             ``{"race": "White"}``. The default reference is the first level, or the largest level if the noisy count of
             the first is below a quarter of it. For a model of several classes, ``reference`` may also give the class
             with which the others are compared.
+        cov_type : {"nonrobust", "robust", "cluster"}, optional
+            How the sampling error is computed for ``"population"``. Models that were declared before the release have
+            sandwich covariances, ``"robust"`` (HC1) or, with a privacy unit, ``"cluster"``, which are then the default.
         """
-        return self._summarise(estimand=estimand, n_rows=n_rows, collapse=collapse, reference=reference)
+        return self._summarise(
+            estimand=estimand, n_rows=n_rows, collapse=collapse, reference=reference, cov_type=cov_type
+        )
 
     @abstractmethod
     def _summarise(self, **options: Unpack[Asked]) -> S:
@@ -656,6 +712,7 @@ class FittedModel(Fitted[Summary], Named):
         """Return the regression as an inference problem."""
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
+        covariance_type(options)
         own = self.problem(collapse=options["collapse"], reference=options["reference"])
         return summarise(own, estimand=options["estimand"], n_rows=options["n_rows"])
 
@@ -706,6 +763,11 @@ class FittedModel(Fitted[Summary], Named):
         from gaussmix.models.comparison import plot_coefficients
 
         return plot_coefficients(self._table, ax, alpha=alpha, exponentiate=exponentiate)
+
+    @property
+    def endog_names(self) -> str:
+        """Name of the response, as in statsmodels. maketables prints it above the coefficients."""
+        return f"{_void(self.certificate)}{self.response}"
 
     def as_csv(self, alpha: float = 0.05) -> str:
         """Return :meth:`tidy` as CSV with full precision."""

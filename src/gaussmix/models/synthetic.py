@@ -34,7 +34,8 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models.design import is_marked
 from gaussmix.models.predictor_distribution import quantiles_of
 from gaussmix.models.rendering import guarantee_of
-from gaussmix.releases.counts import Fitted, RowCounts, kinds_of
+from gaussmix.releases.counts import RowCounts, kinds_of
+from gaussmix.releases.noisy import Fitted
 from gaussmix.releases.preconditioning import clean
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ def synthetic_rows(release: Release, n: int, seed: int | np.random.Generator | N
             "synthetic does not support columns with missing-value indicators or columns used only in terms."
         )
     if not schema.intercept:
-        raise ArgumentError("synthetic requires a release with an intercept, which contains the number of rows.")
+        raise ArgumentError(
+            "synthetic requires a release with an intercept, because it needs the noisy number of rows."
+        )
     classes = [name for name in names if isinstance(schema.columns[name], Categorical | Boolean)]
     numbers = [name for name in names if name not in classes]
     means, covariance = _means_and_covariance(release)
@@ -94,12 +97,15 @@ def synthetic_rows(release: Release, n: int, seed: int | np.random.Generator | N
 
 def _statement(release: Release) -> dict[str, Any]:
     single = "distributions of single columns (up to noise and the width of cells)"
-    right = "correlations of pairs of columns, of values coded to the thresholds of the models, approximately"
+    right = "approximate correlations of pairs of columns, with values coded to the thresholds of the models"
     return {
         **guarantee_of([release.certificate.void_words]),
-        "what": "Synthetic rows drawn from a differentially private release. No row belongs to a person.",
+        "what": "Synthetic rows drawn from a differentially private release. No row is that of a real person.",
         "right": f"{single if release.statistic.marginals is not None else 'means and variances'}; {right}.",
-        "not right": "Relations of three or more columns, interactions, conditional distributions, tails of pairs.",
+        "not right": (
+            "Relations between three or more columns, interactions, conditional distributions, joint tails of two "
+            "columns."
+        ),
         "release": release.fingerprint,
         "epsilon": release.certificate.epsilon,
         "delta": release.certificate.delta,
@@ -242,8 +248,8 @@ def _warn_if_far(wanted: Floats, reached: Floats, names: list[str]) -> None:
             far.append(name)
     if far:
         warnings.warn(
-            f"Regressions of {', '.join(far)} on synthetic rows differ from those of the release: use the release's "
-            "own models (Release.ols).",
+            f"Regressions of {', '.join(far)} fitted to synthetic rows differ from those of the release. Use the "
+            "release's own models (Release.ols).",
             UserWarning,
             stacklevel=4,
         )

@@ -162,7 +162,10 @@ def modified_gauss_mix(
     """
     if calibration is not None:
         if not (k is None and gamma is None and tau is None and eta is None):
-            raise ArgumentError("calibration cannot be combined with k, gamma, tau or eta. Pass one or the other.")
+            raise ArgumentError(
+                "calibration cannot be combined with k, gamma, tau or eta. Pass either the calibration or these "
+                "parameters."
+            )
         if calibration.scale != "private":
             raise ArgumentError(
                 "calibration must be for scale='private'; for scale='none' use gauss_mix(A, k, C * sqrt(gamma), ...)."
@@ -170,7 +173,7 @@ def modified_gauss_mix(
         analysis = "paper" if calibration.analysis == "paper" else "exact"
         k, gamma, tau, eta = calibration.sketch_size, calibration.gamma, calibration.tau, calibration.eta
     if k is None or gamma is None or tau is None or eta is None:
-        raise ArgumentError("Pass a calibration, or k, gamma, tau and eta.")
+        raise ArgumentError("Pass either a calibration, or k, gamma, tau and eta.")
     k, C = check.sketch_rows(k=k), check.in_interval(*NORMS, closed=True, C=C)
     gamma, eta = check.in_interval(0, GAMMA_MAX, closed=True, gamma=gamma), check.positive(finite=True, eta=eta)
     tau = check.nonnegative(tau=tau)

@@ -105,7 +105,7 @@ class Table:
             high += low >> _LIMB_BITS
             low &= 2**_LIMB_BITS - 1
             if n_max is not None and n > n_max:
-                raise DataError(f"A has more than n_max={n_max} rows. Declare a larger public bound.")
+                raise DataError(f"A has more than n_max={n_max} rows. Declare a larger public bound n_max.")
         return np.asarray(high + low * 2.0**-_LIMB_BITS)
 
 
@@ -170,7 +170,9 @@ def _matrix(block: Any, names: tuple[str, ...]) -> Floats:
     frame, array = _frame(block), block
     if frame is not None:
         if not set(names) <= set(frame.columns):
-            raise DataError("Every data frame in A must contain the same columns, those listed in columns if given.")
+            raise DataError(
+                "Every data frame in A must contain the same columns (those in columns, if columns is given)."
+            )
         array = frame.select(*names).to_numpy()
     found: Rows = np.asarray(array)
     if found.dtype.kind not in "biuf" or found.ndim != 2 or found.shape[1] != len(names):

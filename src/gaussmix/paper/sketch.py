@@ -76,7 +76,8 @@ class Sketch:
         fits = rows.ndim == 2 and rows.shape[1] == len(self.columns) and 0 < len(rows) <= self.k
         if not fits or not np.isfinite(rows).all() or (self.method == "explicit" and len(rows) != self.k):
             raise ArgumentError(
-                "rows must be a finite matrix with one column per name: k sketch rows, or a triangular factor of them."
+                "rows must be a finite matrix with one column per name: the k rows of the sketch, or their triangular "
+                "factor."
             )
         n_max, error = self.certificate.n_max, self.certificate.eigenvalue_error
         if n_max is not None and error < eigenvalue_error_bound(len(self.columns), n_max=n_max):
@@ -230,7 +231,7 @@ class Sketch:
             if stored.pop("sha256", None) != _digest(stored, columns, rows):
                 raise ValueError("its checksum does not match")
             if set(stored) != {"format", "method", "certificate"} or not isinstance(stored["certificate"], dict):
-                raise ValueError("its keys do not match the format of a sketch")
+                raise ValueError("the stored sketch has missing or unknown fields")
             return cls(rows, columns, Certificate.from_dict(stored["certificate"]), stored["method"])
         except NotPrivateError as error:
             raise NotPrivateError(f"{path} was edited or is damaged: {error}") from None
@@ -315,7 +316,7 @@ def _alike(sketches: Sequence[Sketch]) -> Sketch:
     for i, sketch in enumerate(sketches):
         ours, theirs = first.certificate, sketch.certificate
         if theirs.algorithm != "GaussMix":
-            raise ArgumentError("Sketches of Algorithm 1 cannot be combined. Use gauss_mix.")
+            raise ArgumentError("Sketches drawn by modified_gauss_mix (Algorithm 1) cannot be combined. Use gauss_mix.")
         if sketch.columns != first.columns or replace(theirs, k=1, sketches=1, generator=SECURE, version="") != replace(
             ours, k=1, sketches=1, generator=SECURE, version=""
         ):

@@ -57,7 +57,7 @@ def excess_risk_distribution(k: int, d: int) -> Any:
     k, d = check.sketch_rows(k=k), check.positive_integer(d=d)
     if k < d:
         raise ArgumentError(
-            f"k must be at least d, got k={k} and d={d}. Least squares needs one sketch row per predictor."
+            f"k must be at least d, got k={k} and d={d}. Least squares needs at least one sketch row per predictor."
         )
     return stats.f(d, k - d + 1, scale=d / (k - d + 1))
 

@@ -35,12 +35,14 @@ from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.ledger.composition import BudgetCap
 from gaussmix.ledger.ledger import verify_claim
+from gaussmix.releases.declared import ModelBudget
 
 __all__ = [
     "JOINT",
     "LEDGER_BUDGET",
     "NO_GUARANTEE",
     "PERSONS_APART",
+    "RESUMED",
     "ROWS_PUBLIC",
     "ROW_BY_ROW",
     "SECURE",
@@ -48,6 +50,7 @@ __all__ = [
     "Certificate",
     "Condition",
     "conditions_of_sites",
+    "models_public",
 ]
 
 SECURE = "chacha20-os"
@@ -102,6 +105,11 @@ PERSONS_APART = Condition(
     False,
     "no individual has rows under two values of the privacy unit, and sites whose sums were added share no unit.",
 )
+RESUMED = Condition(
+    False,
+    "the release was interrupted and resumed. One row, or privacy unit, is protected in all versions of the table that "
+    "were read; estimates assume that the table did not change in between.",
+)
 ROW_BY_ROW = Condition(
     False,
     "the table is the result of a query, a lazy frame or a stream, and each row of the source affects at most one row "
@@ -116,6 +124,20 @@ TRUSTED_CURATOR = Condition(
     False, "the sites trusted one curator, who added up their exact sums, drew the noise and kept both secret."
 )
 ROWS_PUBLIC = Condition(False, "the number of rows was declared public; the guarantee does not cover changes to it.")
+
+
+def models_public(models: ModelBudget | None) -> tuple[Condition, ...]:
+    """Return the condition about declared models, which names them."""
+    if models is None:
+        return ()
+    words = "; ".join(map(str, models.models))
+    return (
+        Condition(
+            False,
+            f"the declared models, which have {100 * models.share:g} % of μ², were chosen without looking at the rows: "
+            f"{words}.",
+        ),
+    )
 
 
 def conditions_of_sites(sites: Sites, unit: PrivacyUnit | None) -> tuple[Condition, ...]:
@@ -207,7 +229,8 @@ class Certificate:
         _check_types(self)
         if (self.generator != SECURE or math.isinf(self.epsilon)) and self.is_private:
             raise NotPrivateError(
-                "The certificate has a seeded generator or an infinite epsilon but no condition marked void."
+                "The certificate has a seeded generator or an infinite epsilon, but does not state that the guarantee "
+                "is void."
             )
         claims = math.isfinite(self.epsilon) or not isinstance(self.account, NonPrivate | ObjectivePerturbationAccount)
         if claims and not self.account.holds(self.epsilon, self.delta, self.neighbours):
@@ -244,6 +267,11 @@ class Certificate:
     def relation_words(self) -> str:
         """How neighbouring tables differ."""
         return f"{ONE_ROW if self.privacy_unit is None else 'one privacy unit'} {_RELATION_WORDS[self.neighbours]}"
+
+    @property
+    def bounded_unit(self) -> PrivacyUnit | None:
+        """The privacy unit if contributions were bounded; None if one row is protected, or each unit has one row."""
+        return None if self.privacy_unit is None else self.privacy_unit.bounded
 
     @property
     def generator_words(self) -> str:
@@ -362,16 +390,20 @@ def _check_against_schema(certificate: Certificate) -> None:
     """Reject an account whose parameters do not match the declared columns."""
     account, schema = certificate.account, certificate.schema
     if certificate.privacy_unit is not None:
-        if not isinstance(account, LatticeAccount) or certificate.privacy_unit.column in schema.columns:
+        one_row = isinstance(account, CountsAccount) and certificate.privacy_unit.one_row_each
+        if not (isinstance(account, LatticeAccount) or one_row) or certificate.privacy_unit.column in schema.columns:
             raise NotPrivateError(
-                "The certificate has a privacy unit, but its column is released or the mechanism is row-level only."
+                "The certificate has a privacy unit, but the privacy-unit column is released, or the mechanism "
+                "supports row-level privacy only."
             )
         if certificate.sites is None and PERSONS_APART not in certificate.conditions:
             raise NotPrivateError("The certificate has a privacy unit but lacks the condition that units are disjoint.")
     if isinstance(account, ObjectivePerturbationAccount):
         X = next(iter(schema.columns))
         if account.x_norm < schema.norm_of([X], intercept=True):
-            raise NotPrivateError("The account assumes a smaller feature norm than the schema declares.")
+            raise NotPrivateError(
+                "The privacy account assumes a smaller norm of the features than the schema declares."
+            )
 
 
 def _check_against_ledger(certificate: Certificate) -> None:
@@ -382,7 +414,7 @@ def _check_against_ledger(certificate: Certificate) -> None:
     )
     if len({certificate.covers_ledger, bool(certificate.ledger), reserved is not None}) > 1:
         raise NotPrivateError(
-            "The certificate must have all or none of the ledger's condition, fingerprint and reservation."
+            "The certificate must state all or none of the ledger's condition, fingerprint and budget."
         )
     if reserved is not None:
         claim = (certificate.epsilon, certificate.delta, certificate.neighbours, unit)
@@ -399,7 +431,10 @@ def _check_against_sites(certificate: Certificate) -> None:
             raise NotPrivateError("A joint release must state its sites, or the condition that they trust a curator.")
         return
     if certificate.made_by != JOINT or TRUSTED_CURATOR in certificate.conditions:
-        raise NotPrivateError("The certificate states sites but was not made by them, or they trusted a curator.")
+        raise NotPrivateError(
+            "The certificate states sites, but the release was not made by several sites, or the sites trusted a "
+            "curator."
+        )
     if not isinstance(account, LatticeAccount) or certificate.ledger:
         raise NotPrivateError("A joint release of several sites must have discrete Gaussian noise and no ledger.")
     sites.verify(account)
@@ -436,7 +471,7 @@ def _check_types(certificate: Certificate) -> None:
 def _check_keys(kind: type[Account | Certificate | BudgetCap | Sites], stored: Mapping[str, Any]) -> None:
     """Reject stored values with missing or extra keys: a default must not stand in for a missing value."""
     if set(stored) != {field.name for field in fields(kind)}:
-        raise ArgumentError(f"its keys do not match {kind.__name__}")
+        raise ArgumentError(f"the stored {kind.__name__} has missing or unknown fields")
 
 
 def _account(stored: Mapping[str, Any]) -> Account:

@@ -44,11 +44,10 @@ from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.data.terms import missing_name
 from gaussmix.errors import ArgumentError
 from gaussmix.releases.marginals import Marginals
-from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.noisy import Fitted, NoisyMoment
 from gaussmix.releases.transcript import Transcript
 
 __all__ = [
-    "Fitted",
     "RowCounts",
     "first_pass",
     "fit_structure",
@@ -61,29 +60,6 @@ __all__ = [
 
 _FLOOR = 1e-11
 """Directions of the noise that are smaller, relative to the largest, count as this large: only weights change."""
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """Estimates with normal errors of known covariance.
-
-    Attributes
-    ----------
-    values : array (p,)
-    covariance : array (p, p)
-    """
-
-    values: Floats
-    covariance: Floats
-
-    def mapped(self, A: Floats) -> Fitted:
-        """Of A β in place of β."""
-        return Fitted(np.asarray(A @ self.values), np.asarray(A @ self.covariance @ A.T))
-
-    @property
-    def std_errors(self) -> Floats:
-        """Standard errors."""
-        return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
 
 
 def level_counts(statistic: Transcript, source: str) -> dict[str, tuple[float, float]]:
@@ -113,8 +89,8 @@ class RowCounts:
         found = None if self._columns is None else self._columns.layout[name].edges
         if found is None:
             raise ArgumentError(
-                f"The release has no cells of {name!r}: they require several passes, a schema without vectors, and a "
-                "numeric column."
+                f"The release has no histogram of {name!r}. Quantiles and histograms require a release in several "
+                "passes, a schema without vectors, and a numeric column."
             )
         return found
 
@@ -183,20 +159,8 @@ class _FromMarginals:
         self.entry_sums = marginals.sums * self.schema.row_norm
         self.entry_squares = marginals.squares * self.schema.row_norm**2 * largest
         self.of_sum = of_sum * self.schema.row_norm
-        rows, error = marginals.rows
-        values = np.array([rows, *(self.counts[name].sum() for name in self.layout)])
-        variances = np.array([error**2, *(cells.size * self.of_count**2 for cells in self.layout.values())])
-        self.variance = float(1 / np.sum(1 / variances))
-        self.rows = self.variance * float(np.sum(values / variances))
-
-    def cells(self, name: str) -> Fitted:
-        """Return cells that add up to the number of rows."""
-        counts = self.counts[name]
-        J, noise = len(counts), self.of_count**2
-        return Fitted(
-            counts + (self.rows - counts.sum()) / J,
-            noise * np.eye(J) + np.full((J, J), self.variance / J**2 - noise / J),
-        )
+        self.rows, self.variance = marginals.total
+        self.cells = marginals.cells
 
     def sums(self, name: str) -> Fitted:
         """Return the number of known values, Σ(x - centre) and Σ(x - centre)²."""
@@ -237,7 +201,7 @@ def first_pass(statistic: Transcript) -> NoisyMoment:
     if len(statistic.passes) == 1 or statistic.passes[0].rate < 1:
         return statistic.noisy
     own = statistic.pool.members[0].times(statistic.schema.row_norm**2)
-    return NoisyMoment(own.matrix, own.shape, independent=statistic.unit is None)
+    return NoisyMoment(own.matrix, own.shape, independent=statistic.independent_rows)
 
 
 def kinds_of(schema: Schema, name: str) -> tuple[tuple[str, ...], Floats]:
@@ -246,7 +210,7 @@ def kinds_of(schema: Schema, name: str) -> tuple[tuple[str, ...], Floats]:
     if isinstance(column, Boolean):
         return ("false", "true"), np.array([[0.0], [1.0]])
     if not isinstance(column, Categorical):
-        raise ArgumentError(f"Column {name!r} has no levels to count: name a categorical or a boolean column.")
+        raise ArgumentError(f"Counts of levels require a categorical or boolean column, got {name!r}.")
     entries = len(column.labels)
     if column.unknown == "zero":
         return (*column.labels, NONE_OF_THESE), np.vstack([np.eye(entries), np.zeros(entries)])

@@ -12,9 +12,9 @@ has m rows:
     The outputs of the passes in units of their clips, and the integer transforms of all but the first
     (:mod:`gaussmix.releases.transcript`). G and N are computed from them, stored for other tools, and compared when the
     file is read.
-``S1``, ``S2``, …
-    The integer transforms of steps on a likelihood, if any, with the coefficients of each step in the last row
-    (:mod:`gaussmix.releases.preconditioning`).
+``S1``, ``W1``, ``S2``, …
+    For each declared model the integer metric of its scores and the Gram matrix of its clipped scores, padded with
+    zeros (:mod:`gaussmix.releases.declared`). Its other outputs are in the JSON, under ``steps``.
 
 Everything else is JSON under the key ``gaussmix`` of the file's metadata: parameters of passes, marginals, the
 thresholds at which numbers are top-coded, and the certificate, whose schema is the declared one. The fingerprint of the
@@ -35,6 +35,7 @@ import io
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,8 +49,9 @@ from gaussmix.data.readers import PARQUET
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DamagedError, MissingFileError, MissingPackageError, NotPrivateError
 from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.declared import DeclaredModel, ModelOutput
 from gaussmix.releases.marginals import MarginalPlan, Marginals
-from gaussmix.releases.preconditioning import Metric, PassRequest, StepOutput, StepRequest
+from gaussmix.releases.preconditioning import Metric, PassRequest
 from gaussmix.releases.transcript import PassOutput, Transcript
 
 __all__ = [
@@ -94,14 +96,24 @@ def drawn_blocks(statistic: Transcript) -> Blocks:
         if output.request is not None:
             blocks[f"T{number}"] = output.request.metric.transform.integers
         blocks[f"M{number}"] = output.matrix
-    return blocks | {f"S{number}": step.request.transform.integers for number, step in enumerate(statistic.steps, 1)}
+    for number, declared in enumerate(statistic.models, 1):
+        for name, matrix in (("S", declared.metric.integers), ("W", declared.squares)):
+            blocks[f"{name}{number}"] = _padded(matrix, statistic.schema.n_columns)
+    return blocks
+
+
+def _padded(matrix: Floats, m: int) -> Floats:
+    """Return a matrix of m rows and columns with zeros after the given ones."""
+    found = np.zeros((m, m))
+    found[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return found
 
 
 def parameters_of(statistic: Transcript) -> dict[str, Any]:
     """Return all other parameters as plain values for JSON."""
     return {
         "passes": [_plain_pass(output) for output in statistic.passes],
-        "steps": [_plain_step(step) for step in statistic.steps],
+        "steps": [_plain_model(declared) for declared in statistic.models],
         "marginals": None if statistic.marginals is None else _plain_marginals(statistic.marginals),
     }
 
@@ -125,17 +137,20 @@ def _plain_pass(output: PassOutput) -> dict[str, Any]:
     return plain
 
 
-def _plain_step(step: StepOutput) -> dict[str, Any]:
+def _plain_model(declared: ModelOutput) -> dict[str, Any]:
+    linear = [{name: getattr(own, name).tolist() for name in ("integers", "scales")} for own in declared.linear]
     return {
-        "target": step.request.target,
-        "scales": step.request.transform.scales.tolist(),
-        "clip": step.request.clip,
-        "gradient": step.gradient.tolist(),
-        **{name: getattr(step, name) for name in _STEP},
+        "model": asdict(declared.model),
+        "scales": declared.metric.scales.tolist(),
+        "linear": linear,
+        "totals": [total.tolist() for total in declared.totals],
+        "mu": list(declared.mu),
+        "vector_mu": list(declared.vector_mu),
+        **{name: getattr(declared, name) for name in _MODEL},
     }
 
 
-_STEP = ("weight", "mu", "weight_mu")
+_MODEL = ("clip", "excess", "lost")
 _MARGINALS = ("counts", "sums", "squares")
 _METRIC = ("power", "mean", "cost")
 _REQUEST = ("clip", "rows", "kept_weight", "lost")
@@ -144,11 +159,18 @@ _REQUEST = ("clip", "rows", "kept_weight", "lost")
 def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificate) -> Transcript:
     """Return the transcript stored in a file; raise ValueError if its parts are inconsistent."""
     outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
-    steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored["steps"], 1)]
+    models = [_read_model(number, plain, blocks) for number, plain in enumerate(stored["steps"], 1)]
     thresholds = {name: (_number(lower), _number(upper)) for name, (lower, upper) in stored["thresholds"].items()}
     schema = certificate.schema.coded(thresholds)
     marginals = None if stored["marginals"] is None else _read_marginals(stored["marginals"], certificate)
-    transcript = Transcript(tuple(outputs), schema, tuple(steps), certificate.privacy_unit, marginals=marginals)
+    transcript = Transcript(
+        tuple(outputs),
+        schema,
+        tuple(models),
+        certificate.bounded_unit,
+        marginals=marginals,
+        model_share=_number(stored.get("model_share", 0.0)),
+    )
     transcript.check()
     with np.errstate(all="ignore"):  # forged scales overflow, and NaN fails the comparison
         _check_derived(transcript, blocks)
@@ -176,12 +198,23 @@ def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput
     return PassOutput(blocks[f"M{number}"], mu, request, rate, _number(plain["counted_rate"]))
 
 
-def _read_step(number: int, plain: dict[str, Any], blocks: Blocks) -> StepOutput:
-    transform = Transform(blocks[f"S{number}"], _numbers(plain["scales"]))
-    if not isinstance(plain["target"], str):
-        raise TypeError("target must be a column name")
-    request = StepRequest(plain["target"], transform, _number(plain["clip"]))
-    return StepOutput(request, _numbers(plain["gradient"]), **{name: _number(plain[name]) for name in _STEP})
+def _read_model(number: int, plain: dict[str, Any], blocks: Blocks) -> ModelOutput:
+    scales = _numbers(plain["scales"])
+    d = len(scales)
+    linear = [
+        Transform(np.array([_numbers(row) for row in own["integers"]]), _numbers(own["scales"]))
+        for own in plain["linear"]
+    ]
+    return ModelOutput(
+        model=DeclaredModel(**plain["model"]),
+        metric=Transform(blocks[f"S{number}"][:d], scales),
+        linear=tuple(linear),
+        totals=tuple(_numbers(total) for total in plain["totals"]),
+        squares=blocks[f"W{number}"][:d, :d],
+        mu=tuple(_number(part) for part in plain["mu"]),
+        vector_mu=tuple(_number(part) for part in plain["vector_mu"]),
+        **{name: _number(plain[name]) for name in _MODEL},
+    )
 
 
 def _numbers(values: Any) -> Floats:
@@ -208,11 +241,11 @@ def _check_derived(transcript: Transcript, blocks: Blocks) -> None:
     """Reject a file whose G and N differ from those computed from its passes by more than rounding."""
     derived = derived_blocks(transcript)
     if list(blocks) != [*derived, *drawn_blocks(transcript)]:
-        raise ValueError("its blocks do not match its passes")
+        raise ValueError("its blocks do not match the passes")
     scale = np.sqrt(np.diagonal(derived["N"]))
     for name, found in derived.items():
         if not (np.abs(blocks[name] - found) <= _SAME * np.outer(scale, scale)).all():
-            raise ValueError(f"block {name} does not match its passes")
+            raise ValueError(f"block {name} does not match the passes")
 
 
 FORMAT = 1
@@ -253,6 +286,8 @@ def fingerprint(statistic: Transcript, certificate: Certificate) -> str:
 def _content(statistic: Transcript, certificate: Certificate) -> dict[str, Any]:
     thresholds = {name: list(ends) for name, ends in statistic.schema.thresholds_within(certificate.schema).items()}
     parameters = {**parameters_of(statistic), "thresholds": thresholds}
+    if statistic.models:
+        parameters["model_share"] = statistic.model_share
     return {"format": FORMAT, **parameters, "certificate": certificate.to_dict()}
 
 
@@ -314,7 +349,8 @@ def read(content: bytes, path: str | Path) -> tuple[Transcript, Certificate]:
     except NotPrivateError as error:
         raise NotPrivateError(f"{path} was edited or is damaged: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise DamagedError(f"{path} was edited or is damaged: {error}. Obtain the file again.") from None
+        words = str(error).rstrip(".")
+        raise DamagedError(f"{path} was edited or is damaged: {words}. Obtain the file again.") from None
 
 
 def release_id(path: str | Path) -> str:
@@ -326,6 +362,25 @@ def release_id(path: str | Path) -> str:
     return found if isinstance(found, str) else ""
 
 
+PARTIAL_MAGIC = b"gaussmix partial release\n"
+"""First line of the file of an unfinished release (:mod:`gaussmix.mechanism.journal`)."""
+
+
+def partial_path(out: str | os.PathLike[str]) -> Path:
+    """Return the file of an unfinished release: x.parquet.partial for x.parquet."""
+    resolved = Path(out).resolve()
+    return resolved.with_name(f"{resolved.name}.partial")
+
+
+def unfinished_id(path: Path) -> str | None:
+    """Return the identifier of the unfinished release in a file; None if there is none."""
+    try:
+        magic, _, header, *_ = path.read_bytes().split(b"\n", 3)
+        return str(strict_json(header)["release"]) if magic + b"\n" == PARTIAL_MAGIC else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
 def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> tuple[Transcript, Certificate]:
     """Build the parts of a release from the parts of its file."""
     if stored.pop("sha256") != _digest(stored, blocks):
@@ -334,7 +389,7 @@ def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> 
         raise TypeError("its certificate must be a JSON object")
     certificate = Certificate.from_dict(stored["certificate"])
     if names != certificate.schema.names:
-        raise ValueError("its columns do not match its schema")
+        raise ValueError("its columns do not match the schema")
     return statistic_of(stored, blocks, certificate), certificate
 
 
@@ -496,7 +551,9 @@ def _key(key: str | Path | bytes, *, private: bool) -> Any:
         from cryptography.hazmat.primitives.asymmetric import ed25519
         from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
     except ImportError:
-        raise MissingPackageError('Signatures require cryptography: pip install "gaussmix[sign]".') from None
+        raise MissingPackageError(
+            'Signatures require the Python package cryptography: pip install "gaussmix[sign]".'
+        ) from None
     name, what = "key" if isinstance(key, bytes) else str(key), "private" if private else "public"
     if not isinstance(key, bytes):
         if not Path(key).is_file():

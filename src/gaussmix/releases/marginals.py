@@ -8,7 +8,7 @@ of the largest entry. :mod:`gaussmix.data.marginals` proves the sensitivities.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -20,9 +20,10 @@ from gaussmix._types import Floats
 from gaussmix.accounting.numerics import root_down
 from gaussmix.accounting.parameters import Neighbours
 from gaussmix.data.columns import Numeric
-from gaussmix.data.marginals import CellLayout, MarginalQuery, base_schema, cells_of
+from gaussmix.data.marginals import CellLayout, MarginalQuery, cells_of
 from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.errors import ArgumentError
+from gaussmix.releases.noisy import NORMAL_95, Fitted, fieller
 from gaussmix.releases.topcoding import thresholds_of
 
 __all__ = ["MarginalPlan", "Marginals"]
@@ -50,8 +51,8 @@ class MarginalPlan:
 
     @cached_property
     def schema(self) -> Schema:
-        """The base schema, whose columns are counted and summed."""
-        return base_schema(self.declared)
+        """The base schema, whose columns are counted and summed: equal weights, without terms and row weights."""
+        return Schema({name: replace(column, weight=1.0) for name, column in self.declared.columns.items()})
 
     @cached_property
     def cells(self) -> CellLayout:
@@ -135,6 +136,28 @@ class Marginals:
         return float(self.sums[-1]) / entry, self.std_errors[1] / entry
 
     @cached_property
+    def total(self) -> tuple[float, float]:
+        """n̂, by inverse variance from all columns and the intercept's sum, and its variance.
+
+        :mod:`gaussmix.releases.counts` has the formulas.
+        """
+        rows, error = self.rows
+        columns = self.plan.cells.columns
+        values = np.array([rows, *(self.by_column[cells.column].sum() for cells in columns)])
+        variances = np.array([error**2, *(cells.size * self.std_errors[0] ** 2 for cells in columns)])
+        variance = float(1 / np.sum(1 / variances))
+        return variance * float(np.sum(values / variances)), variance
+
+    def cells(self, name: str) -> Fitted:
+        """Return the cells of a column, which add up to the number of rows."""
+        counts, (rows, variance) = self.by_column[name], self.total
+        J, noise = len(counts), self.std_errors[0] ** 2
+        return Fitted(
+            counts + (rows - counts.sum()) / J,
+            noise * np.eye(J) + np.full((J, J), variance / J**2 - noise / J),
+        )
+
+    @cached_property
     def noise_p_value(self) -> float:
         """P-value of the hypothesis that counts and sums have at least their stated noise.
 
@@ -148,15 +171,30 @@ class Marginals:
         covariance = np.diag([cells.size * of_count**2 for cells in columns]) + of_rows**2
         return float(special.chdtr(len(columns), differences @ np.linalg.solve(covariance, differences)))
 
-    def share_beyond(self, column: str, threshold: float, *, above: bool) -> float:
-        """Estimate the share of the rows with a value above (or below) a threshold, at least 0."""
-        cells = next(cells for cells in self.plan.cells.columns if cells.column == column)
-        if cells.edges is None:
+    def share_beyond(
+        self, column: str, threshold: float, *, above: bool, z: float = NORMAL_95
+    ) -> tuple[float, float, float, float]:
+        """Return the share of known values above (or below) a threshold, its standard error and its interval.
+
+        The share is interpolated within the threshold's cell; the interval holds for any distribution within it.
+        """
+        layout = next(cells for cells in self.plan.cells.columns if cells.column == column)
+        if layout.edges is None:
             raise ArgumentError(f"Column {column!r} is not numeric and has no thresholds.")
-        counts, edges = self.by_column[column][: len(cells.edges) - 1], cells.edges
-        upper = np.clip((edges[1:] - threshold) / np.diff(edges), 0.0, 1.0)  # the part of every cell that is above
-        beyond = float(counts @ (upper if above else 1 - upper))
-        return min(max(beyond / max(self.rows[0], 1.0), 0.0), 1.0)
+        low, high, cells = layout.edges[:-1], layout.edges[1:], self.cells(column)
+        inside = np.clip((threshold - low) / (high - low), 0.0, 1.0)
+        certain, possible = (low > threshold, high > threshold) if above else (high <= threshold, low < threshold)
+        known = np.arange(len(cells.values)) < len(low)
+        found = []
+        for own in (1 - inside if above else inside, certain, possible):
+            part = np.zeros(len(known))
+            part[known] = own
+            pair = cells.mapped(np.vstack([part, known]))
+            # No share is negative: a negative count must not make the interval shorter.
+            found.append(fieller(Fitted(np.maximum(pair.values, 0.0), pair.covariance), z))
+        (value, error, _, _), (_, _, least, _), (_, _, _, most) = found
+        least, most = (min(max(end, 0.0), 1.0) for end in (least, most))
+        return min(max(value, least), most), error, least, most
 
     def thresholds(self) -> dict[str, tuple[float, float]]:
         """Return the thresholds of the numbers that are top-coded."""

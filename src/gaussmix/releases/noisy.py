@@ -19,7 +19,28 @@ import numpy as np
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 
-__all__ = ["ClippingLoss", "NoisyMoment"]
+__all__ = ["NORMAL_95", "ClippingLoss", "Fitted", "NoisyMoment", "fieller", "ratio_interval", "share_words"]
+
+
+NORMAL_95 = 1.959963984540054
+"""Half the length of a 95 % interval, in standard errors."""
+
+WIDEST_SHARE = 0.25
+"""A share is not known at this budget if its interval is longer than this."""
+
+
+def share_words(low: float, high: float, *, of: str) -> str:
+    """Return the 95 % interval of a share, in words.
+
+    >>> share_words(0.0, 0.0488, of="rows"), share_words(0.0, 0.7, of="rows")
+    ('0 to 4.9 % of the rows, 95 % interval', 'a share of the rows not known at this budget')
+    """
+    if not high - low <= WIDEST_SHARE:
+        return f"a share of the {of} not known at this budget"
+    # Rounded outward, so that a share above 0 is never printed as at most 0.
+    unit = 100.0 if high >= 0.1 else 1000.0 if high >= 0.001 else 10000.0
+    ends = [f"{100 * outward(end * unit) / unit:.2g}" for outward, end in ((math.floor, low), (math.ceil, high))]
+    return f"{' to '.join(ends)} % of the {of}, 95 % interval"
 
 
 @dataclass(frozen=True)
@@ -31,25 +52,80 @@ class ClippingLoss:
     weight, std_error : float
         1 minus the mean weight of a row, and its standard error; noise can make the estimate negative. NaN without an
         intercept column.
+    low, high : float
+        Its 95 % interval within [0, 1].
     expected : float
-        The same, estimated from the last histogram: less noise, but it misses rows too few to fill a bin.
+        The same, estimated from the last histogram: less noise, but it misses rows too few to fill a bin. Printed only
+        where there is no other estimate.
 
-    >>> str(ClippingLoss(weight=0.0042, std_error=0.0016, expected=0.0031))
-    'an estimated 0.42 % (SE 0.16 %) of total row weight (histogram estimate 0.31 %)'
-    >>> str(ClippingLoss(weight=-0.001, std_error=0.0016, expected=0.0031))
-    'an estimated 0 % (SE 0.16 %) of total row weight (histogram estimate 0.31 %)'
+    >>> str(ClippingLoss(weight=0.0042, std_error=0.0016, low=0.00106, high=0.00734, expected=0.0031))
+    '0.1 to 0.8 % of the row weight, 95 % interval'
+    >>> str(ClippingLoss(weight=0.9, std_error=0.3, low=0.0, high=1.0, expected=0.0031))
+    'a share of the row weight not known at this budget'
     """
 
     weight: float
     std_error: float
+    low: float
+    high: float
     expected: float
 
     def __str__(self) -> str:
-        expected = f"{100 * self.expected:.2g} %"
         if math.isnan(self.weight):
-            return f"an estimated {expected} of total row weight"
-        shown = f"{100 * max(self.weight, 0.0):.2g} % (SE {100 * self.std_error:.2g} %)"
-        return f"an estimated {shown} of total row weight (histogram estimate {expected})"
+            return f"an estimated {100 * self.expected:.2g} % of the row weight, standard error not known"
+        return share_words(self.low, self.high, of="row weight")
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Estimates with normal errors of known covariance.
+
+    Attributes
+    ----------
+    values : array (p,)
+    covariance : array (p, p)
+    """
+
+    values: Floats
+    covariance: Floats
+
+    def mapped(self, A: Floats) -> Fitted:
+        """Of A β in place of β."""
+        return Fitted(np.asarray(A @ self.values), np.asarray(A @ self.covariance @ A.T))
+
+    @property
+    def std_errors(self) -> Floats:
+        """Standard errors."""
+        return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
+
+
+def ratio_interval(
+    over: Floats, under: Floats, var_over: Floats, var_under: Floats, both: Floats, z: float
+) -> tuple[Floats, Floats]:
+    r"""Values ψ with (a - ψb)² ≤ z²(v_a - 2ψ c + ψ² v_b), for a and b normal: Fieller's interval.
+
+    Exact for a/b where variances are known. Where b is not told from 0 it does not end.
+    """
+    A = under**2 - z**2 * var_under
+    B = over * under - z**2 * both
+    C = over**2 - z**2 * var_over
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = np.sqrt(np.maximum(B**2 - A * C, 0.0))
+        low, high = (B - root) / A, (B + root) / A
+    bounded = A > 0
+    return np.where(bounded, low, -np.inf), np.where(bounded, high, np.inf)
+
+
+def fieller(fitted: Fitted, z: float) -> tuple[float, float, float, float]:
+    """Return the ratio of the first to the second of two estimates, its standard error and Fieller's interval."""
+    (over, under), V = fitted.values, fitted.covariance
+    low, high = ratio_interval(over, under, V[0, 0], V[1, 1], V[0, 1], z)
+    if not np.isfinite(low):
+        return math.nan, math.nan, -math.inf, math.inf
+    value = float(over / under)
+    gradient = np.array([1.0, -value])
+    error = math.sqrt(max(float(gradient @ V @ gradient), 0.0)) / abs(float(under))
+    return value, error, float(low), float(high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +171,8 @@ class NoisyMoment:
 
     def mapped(self, L: Floats) -> NoisyMoment:
         """Return the moment of the columns L r, L of shape (p, m)."""
-        moment, shape = (_symmetric(L @ matrix @ L.T) for matrix in (self.moment, self.shape))
-        return replace(self, moment=moment, shape=shape)
+        moment, shape = L @ self.moment @ L.T, L @ self.shape @ L.T
+        return replace(self, moment=(moment + moment.T) / 2, shape=(shape + shape.T) / 2)
 
     def check_independent(self, what: str, *, instead: str) -> None:
         """Reject methods that assume independent rows if a privacy unit may have several."""
@@ -109,7 +185,3 @@ class NoisyMoment:
     def quadratic(self, u: Floats) -> tuple[float, float]:
         """Return uᵀMu, which estimates Σ (u·r)², and its standard error √2·uᵀNu."""
         return float(u @ self.moment @ u), math.sqrt(2) * float(u @ self.shape @ u)
-
-
-def _symmetric(matrix: Floats) -> Floats:
-    return np.asarray((matrix + matrix.T) / 2)

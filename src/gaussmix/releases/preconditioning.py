@@ -20,8 +20,7 @@ passes. The expected excess over the residual variance is about κ²/(2x²), x =
         state = update_state(state, request, matrix)
     state.pool                                                # input of the models
 
-docs/preconditioning.md gives the rule and its reasons. The module also holds the schedule of the budget and the values
-of private steps on the likelihood of two classes (:mod:`gaussmix.models.newton_steps`).
+docs/preconditioning.md gives the rule and its reasons. The module also holds the schedule of the budget.
 
 A noisy second moment is M = G + B·W·Bᵀ with B known and W a symmetric Gaussian matrix of unit scale (variance 1 off the
 diagonal, 2 on it: "GOE"). The distribution depends on the *shape* N = BBᵀ only. For a pass with transform E and noise
@@ -30,7 +29,7 @@ pooled by inverse variance:
 
 >>> first = NoisyGram.isotropic(np.diag([5.0, 3.0]), scale=1.0)
 >>> second = NoisyGram.isotropic(np.diag([6.0, 4.0]), scale=1.0)
->>> Pool.of(first).add(second).matrix.round(12).tolist()
+>>> Pool.of(first).add(second).current.matrix.round(12).tolist()
 [[5.5, 0.0], [0.0, 3.5]]
 """
 
@@ -40,6 +39,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -48,28 +48,23 @@ from scipy import optimize
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.discrete import LatticeAccount
-from gaussmix.data.columns import Boolean
-from gaussmix.data.schema import Schema
-from gaussmix.data.transforms import Transform, to_units
+from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError
+from gaussmix.releases.declared import ModelBudget
 
 __all__ = [
     "AUTOMATIC_PASSES",
     "BINS",
     "MARGINAL_SHARES",
     "SCHEDULES",
-    "STEPS",
     "Budgets",
     "Cleaned",
     "HistogramRequest",
-    "Likelihood",
     "NoisyGram",
     "PassRequest",
     "Pool",
     "Schedule",
     "State",
-    "StepOutput",
-    "StepRequest",
     "Tail",
     "accounts_for",
     "as_released",
@@ -78,7 +73,7 @@ __all__ = [
     "clean",
     "first_state",
     "goe",
-    "label_of",
+    "has_several_passes",
     "plan_histogram",
     "plan_pass",
     "rates_of",
@@ -152,7 +147,10 @@ def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, large
     sure = np.maximum.accumulate(np.maximum(beyond - RESOLVED * errors, 0.0)[::-1])[::-1]  # errors fall with the edge
     for j in range(1, len(grid)):
         if beyond[j] < RESOLVED * errors[j]:
-            slope = LEAST_SLOPE if j < 2 else _slope(beyond[j - 2 : j], grid[j - 2 : j])
+            slope = LEAST_SLOPE
+            if j >= 2:
+                fall = math.log(max(beyond[j - 2], 1e-9) / max(beyond[j - 1], 1e-9))
+                slope = min(max(fall / math.log(grid[j - 1] / grid[j - 2]), LEAST_SLOPE), 12.0)
             continued = beyond[j - 1] * (grid[j - 1] / grid[j]) ** slope
             beyond[j] = min(continued, max(beyond[j], errors[j]))
     beyond = np.minimum.accumulate(beyond)
@@ -165,25 +163,19 @@ def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, large
 
 
 def _lost(beyond: Floats, grid: Floats, rows: float) -> Floats:
-    """Return the share of Σ‖z‖² beyond each edge: the integral of the tail count from there on."""
-    mass = np.append(np.cumsum(_integrals(beyond, grid)[::-1])[::-1], 0.0)
-    total = grid[0] * (rows + beyond[0]) / 2 + mass[0]
-    return np.asarray(np.minimum(mass / max(total, 1e-9), 1.0))
+    """Return the share of Σ‖z‖² beyond each edge: the integral of the tail count from there on.
 
-
-def _integrals(beyond: Floats, grid: Floats) -> Floats:
-    """Integrate the tail count between edges, as a power law, or linearly where it falls to zero."""
+    Between edges the count falls by a power law, or linearly where it falls to zero.
+    """
     ratio = grid[1:] / grid[:-1]
     line = (beyond[:-1] + beyond[1:]) / 2 * np.diff(grid)
     with np.errstate(divide="ignore", invalid="ignore"):
         steep = np.log(beyond[:-1] / beyond[1:]) / np.log(ratio) - 1
         curve = beyond[:-1] * grid[:-1] * -np.expm1(-steep * np.log(ratio)) / steep
-    return np.asarray(np.where((beyond[1:] > 0) & (np.abs(steep) > 1e-6), curve, line))
-
-
-def _slope(beyond: Floats, grid: Floats) -> float:
-    steep = math.log(max(beyond[0], 1e-9) / max(beyond[1], 1e-9)) / math.log(grid[1] / grid[0])
-    return min(max(steep, LEAST_SLOPE), 12.0)
+    parts = np.where((beyond[1:] > 0) & (np.abs(steep) > 1e-6), curve, line)
+    mass = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
+    total = grid[0] * (rows + beyond[0]) / 2 + mass[0]
+    return np.asarray(np.minimum(mass / max(total, 1e-9), 1.0))
 
 
 _EIGENVALUE_RANGE = 1e-13
@@ -213,13 +205,6 @@ class NoisyGram:
         """Return a moment with noise of standard deviation ``scale`` off the diagonal and √2 times that on it."""
         root, identity = math.sqrt(scale), np.eye(len(matrix))
         return cls(matrix, root * identity, identity / root if root else np.diag(np.full(len(matrix), np.inf)))
-
-    @classmethod
-    def in_metric(cls, matrix: Floats, *, transform: Floats, scale: float) -> NoisyGram:
-        """Map a release of Σ z zᵀ, z = E r, with isotropic noise of ``scale`` back to the units of r."""
-        back: Floats = np.asarray(np.linalg.inv(transform), dtype=np.float64)
-        moment = back @ matrix @ back.T
-        return cls((moment + moment.T) / 2, math.sqrt(scale) * back, transform / math.sqrt(scale))
 
     def times(self, weight: float) -> NoisyGram:
         """Multiply matrix and noise by a number."""
@@ -276,16 +261,6 @@ class Pool:
         """Return a pool of one release."""
         return cls(release, (release,))
 
-    @property
-    def matrix(self) -> Floats:
-        """The pooled second moment."""
-        return self.current.matrix
-
-    @property
-    def shape(self) -> Floats:
-        """N, the fitted shape of its noise."""
-        return self.current.shape
-
     def add(self, release: NoisyGram) -> Pool:
         """Return the pool with one more release.
 
@@ -302,7 +277,7 @@ class Pool:
         fit = log_precision.mean(axis=1) - log_precision.mean() / 2
         nu = np.exp(-fit / 2)  # square roots of ν
         pooled = NoisyGram(
-            step.combine(self.matrix, release.matrix), back.T * nu, (U.T @ release.inverse) / nu[:, np.newaxis]
+            step.combine(self.current.matrix, release.matrix), back.T * nu, (U.T @ release.inverse) / nu[:, np.newaxis]
         )
         return Pool(pooled, (*self.members, release), (*self._steps, step))
 
@@ -320,13 +295,14 @@ class Cleaned:
     """A second moment with shrunken eigenvalues: G ≈ F·diag(values)·Fᵀ.
 
     ``frame`` F = B·U maps the eigenbasis of B⁻¹MB⁻ᵀ to encoded units; ``values`` are increasing and nonnegative, in
-    units of the noise.
+    units of the release's noise, and ``scale`` is that of the noise of the cleaned matrix in the same units.
     """
 
     values: Floats
     frame: Floats
+    scale: float = 1.0
 
-    @property
+    @cached_property
     def matrix(self) -> Floats:
         """The cleaned second moment, positive semidefinite."""
         return np.asarray((self.frame * self.values) @ self.frame.T)
@@ -358,7 +334,7 @@ def clean(release: NoisyGram, *, matrix: Floats | None = None, scale: float = 1.
     h, U = np.linalg.eigh((moment + moment.T) / 2)
     gap = h[:, np.newaxis] - h[np.newaxis]
     xi = h - 2 * scale**2 * np.sum(gap / (gap**2 + scale**2), axis=1)
-    return Cleaned(np.maximum(optimize.isotonic_regression(xi).x, 0.0), release.factor @ U)
+    return Cleaned(np.maximum(optimize.isotonic_regression(xi).x, 0.0), release.factor @ U, scale)
 
 
 def goe(m: int, rng: np.random.Generator) -> Floats:
@@ -460,7 +436,7 @@ def rows_in(state: State) -> float:
         return max(state.persons.number, 10.0)
     if state.rows is not None:
         return state.rows
-    M, N = state.pool.matrix, state.pool.shape
+    M, N = state.pool.current.matrix, state.pool.current.shape
     if state.intercept is None:
         energy, noise = np.trace(M), math.sqrt(2) * np.linalg.norm(np.diagonal(N))
         return float(max(energy, 10 * noise, 10.0))
@@ -526,7 +502,9 @@ def whitenings(cleaned: Cleaned, rows: float, powers: tuple[float, ...]) -> tupl
     metrics = []
     for power in powers:
         w = eigenvalues**power
-        transform = rotation.times(1 / np.sqrt(w)) if power else Transform.nearest(np.eye(len(w)))
+        transform = Transform.nearest(np.eye(len(w)))
+        if power:  # all of them have the same integers, and hence one product
+            transform = Transform(rotation.integers, rotation.scales * (1 / np.sqrt(w)))
         E = transform.matrix
         mean = float(np.sum((E @ cleaned.matrix) * E)) / rows
         metrics.append(Metric(power, transform, max(mean, 1e-12), float(np.mean(w / eigenvalues)) ** 2))
@@ -549,13 +527,12 @@ class HistogramRequest:
     declared: Metric
 
 
-def plan_histogram(state: State, *, powers: tuple[float, ...] = POWERS) -> HistogramRequest:
+def plan_histogram(state: State) -> HistogramRequest:
     """Return metrics from the pool and the edges of their histograms."""
     cleaned, rows = clean(state.pool.current), rows_in(state)
-    *metrics, declared = whitenings(cleaned, rows, (*powers, 0.0))
-    noise = math.sqrt(len(powers)) / state.mu[0]
-    edges = tuple(bin_edges(metric.mean) for metric in metrics)
-    return HistogramRequest(tuple(metrics), edges, noise, declared)
+    *metrics, declared = whitenings(cleaned, rows, (*POWERS, 0.0))
+    noise = math.sqrt(len(POWERS)) / state.mu[0]
+    return HistogramRequest(tuple(metrics), tuple(bin_edges(metric.mean) for metric in metrics), noise, declared)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -609,7 +586,7 @@ def plan_pass(state: State, request: HistogramRequest, counts: tuple[Floats, ...
     vanishes relative to the noise. The declared metric, clipped at the largest norm, loses nothing and wins near ties
     (`WHOLE_TIE`).
     """
-    rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
+    rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.current.matrix)
     most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
     x = mu * rows / m**1.5
     lost_weight = LAST_LOST_WEIGHT
@@ -638,8 +615,10 @@ def _noise_loss(metric: Metric, clips: Floats, m: int, x: float) -> Floats:
 
 def as_released(request: PassRequest, matrix: Floats) -> NoisyGram:
     """Map a pass back to encoded units: Σ f r rᵀ with the weights f ≤ 1 of clipped rows."""
-    scale = request.clip / (math.sqrt(2) * request.mu)
-    return NoisyGram.in_metric(matrix * request.clip, transform=request.metric.transform.matrix, scale=scale)
+    E, root = request.metric.transform.matrix, math.sqrt(request.clip / (math.sqrt(2) * request.mu))
+    back: Floats = np.asarray(np.linalg.inv(E), dtype=np.float64)
+    moment = back @ (matrix * request.clip) @ back.T
+    return NoisyGram((moment + moment.T) / 2, root * back, E / root)
 
 
 def update_state(state: State, request: PassRequest, matrix: Floats) -> State:
@@ -711,19 +690,6 @@ LARGEST_RATE = 0.5
 MARGINAL_SHARES = (Fraction(1, 20), Fraction(1, 20))
 """Shares of μ² for the marginals of a table: counts on public cells, and sums with sums of squares."""
 
-STEPS_SHARE = Fraction(2, 5)
-"""Share of μ² for all steps; the passes have the rest."""
-
-STEPS = {
-    3: ("0.2", "0.3", "0.5"),
-    4: ("0.15", "0.2", "0.25", "0.4"),
-    6: ("0.1", "0.12", "0.14", "0.16", "0.2", "0.28"),
-}
-"""Shares of the steps, by their number; later steps get less."""
-
-WEIGHT_SHARE = Fraction(3, 100)
-"""Share of a step for the sum of p(1 - p)."""
-
 _LAST_DIGITS = 1 - Fraction(1, 10**9)  # tolerance: parts of μ are rounded down
 
 
@@ -746,10 +712,6 @@ class Schedule:
         first, *later = [rest * weight / sum(weights) for weight in weights]
         return (first, *(share for weight in later for share in (q, weight)))
 
-    def coordinates(self, m: int) -> tuple[int, ...]:
-        """Return the number of coordinates of each release (:func:`gaussmix.accounting.discrete.lattice_account`)."""
-        return (m * m, *(count for _ in self.passes[1:] for count in (len(POWERS) * BINS, m * m)))
-
 
 SCHEDULES = {
     1: Schedule(("1",)),
@@ -768,26 +730,27 @@ def schedule_of(passes: int) -> Schedule:
 
 
 def releases_of(
-    schedule: Schedule, m: int, *, steps: int = 0, persons: bool = False, marginals: tuple[int, int] | None = None
+    schedule: Schedule,
+    m: int,
+    *,
+    models: ModelBudget | None = None,
+    persons: bool = False,
+    marginals: tuple[int, int] | None = None,
 ) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    """Return the share of μ² and the number of coordinates of each release.
+    """Return the share of μ² and the number of coordinates (`lattice_account`) of each release.
 
-    With several passes the first is preceded by a count of rows, or by counts of privacy units and of their rows. Each
-    of the ``steps`` on a likelihood is a gradient, one number for every column but the target's, and a weight.
-    ``marginals``, the numbers of their cells and of their sums, come last in the account, although they are drawn
-    before everything else.
+    With several passes the first is preceded by a count of rows, or by counts of privacy units and of their rows.
+    Declared ``models`` follow the passes. ``marginals``, the numbers of their cells and of their sums, come last in the
+    account, although they are drawn before everything else.
     """
-    shares, coordinates = schedule.shares(), schedule.coordinates(m)
+    shares, coordinates = schedule.shares(), (m * m, *(len(POWERS) * BINS, m * m) * (len(schedule.passes) - 1))
     if len(shares) > 1:
         shares = (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares))
         coordinates = (1 + persons, *coordinates)
-    if steps:
-        if steps not in STEPS:
-            raise ArgumentError(f"steps must be one of 0, {', '.join(map(str, STEPS))}, got {steps!r}.")
-        of_step = (1 - WEIGHT_SHARE, WEIGHT_SHARE)
-        parts = [STEPS_SHARE * Fraction(weight) * part for weight in STEPS[steps] for part in of_step]
-        shares = (*(share * (1 - STEPS_SHARE) for share in shares), *parts)
-        coordinates = (*coordinates, *(m - 1, 1) * steps)
+    if models is not None:
+        parts, sizes = models.releases(BINS)
+        shares = (*(share * (1 - models.fraction) for share in shares), *parts)
+        coordinates = (*coordinates, *sizes)
     if marginals is None:
         return shares, coordinates
     rest = 1 - sum(MARGINAL_SHARES)
@@ -802,38 +765,47 @@ class Budgets:
     ----------
     passes : tuple of float
         Count of rows, first pass, then histogram and pass in turn; or the pass alone.
-    steps : tuple of (float, float)
-        Gradient and weight of every step.
+    models : tuple of tuple of float
+        Releases of each declared model (:mod:`gaussmix.releases.declared`).
     marginals : (float, float) or None
         Counts, and sums with sums of squares.
     """
 
     passes: tuple[float, ...]
-    steps: tuple[tuple[float, float], ...]
+    models: tuple[tuple[float, ...], ...]
     marginals: tuple[float, float] | None
 
 
-def budgets_of(account: LatticeAccount, steps: int = 0, *, marginals: bool = False) -> Budgets:
-    """Return the parts of an account's μ, in the order of `releases_of`."""
+def has_several_passes(account: LatticeAccount, models: ModelBudget | None) -> bool:
+    """Return whether an account is of more than one pass. One pass has one part of μ, and no marginals."""
+    return len(account.noise_mu) > 1 + (0 if models is None else len(models.releases(BINS)[0]))
+
+
+def budgets_of(account: LatticeAccount, models: ModelBudget | None = None, *, marginals: bool = False) -> Budgets:
+    """Return the parts of an account's μ, in the order of `releases_of`: each of them once."""
     parts = account.noise_mu
     *_, counts, sums = (math.nan, *parts)
     rest = parts[:-2] if marginals else parts
-    first = len(rest) - 2 * steps
-    pairs = tuple(zip(rest[first::2], rest[first + 1 :: 2], strict=True))
-    return Budgets(rest[:first], pairs, (counts, sums) if marginals else None)
+    first = len(rest) - (0 if models is None else len(models.releases(BINS)[0]))
+    if first < 1 or (first > 1 and first % 2):
+        raise ArgumentError("The account has too few parts for its passes, declared models and marginals.")
+    found = () if models is None else models.split(rest[first:])
+    return Budgets(rest[:first], found, (counts, sums) if marginals else None)
 
 
-def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0, marginals: bool = False) -> list[float]:
+def rates_of(
+    account: LatticeAccount, rows: float, m: int, *, models: ModelBudget | None = None, marginals: bool = False
+) -> list[float]:
     """Return the sampling rate of each release of a pass: 1 for the first and last pass, at most 1 for the others.
 
     A histogram only chooses metric and clip, and reads no more rows than that needs. Passes between the first and the
     last read at least the same rows, so no scan is made for histograms alone. ``rows`` is noisy or simulated, all else
     is public. With a privacy unit, units take the place of rows.
     """
-    passes = len(budgets_of(account, steps, marginals=marginals).passes) // 2
+    passes = len(budgets_of(account, models, marginals=marginals).passes) // 2
     if not passes:
         return [1.0]
-    mu = account.mu * math.sqrt(1 - STEPS_SHARE) if steps else account.mu
+    mu = account.mu if models is None else account.mu * math.sqrt(1 - models.fraction)
     needed = (max(SAMPLE_ROWS * m**1.5, HISTOGRAM_ROWS), HISTOGRAM_ROWS)
     early, histogram = (max(number / mu, LEAST_ROWS) / max(rows, 1.0) for number in needed)
     early, histogram = (rate if rate <= LARGEST_RATE else 1.0 for rate in (early, histogram))
@@ -845,22 +817,19 @@ def accounts_for(
     passes: int,
     m: int,
     *,
-    steps: int = 0,
+    models: ModelBudget | None = None,
     persons: bool = False,
     marginals: tuple[int, int] | None = None,
 ) -> bool:
     """Return whether an account covers every release of these passes over m columns, with its share and coordinates.
 
     Counts and histograms are not published, but later requests depend on them, so an account in which they cost almost
-    nothing would claim too much. With replace-one neighbours a sum of gradients can change by twice the clip, which no
-    account here covers; steps with a privacy unit are not covered either.
+    nothing would claim too much.
     """
     # Shares are compared with the constants of this module, not with each other: a file does not show the noise of
     # counts and histograms, so an account in which their parts are near 0 would be consistent with all published
     # passes. Changing the shares therefore changes the file format (docs/development.md).
-    if steps and (persons or account.neighbours != "add-remove"):
-        return False
-    shares, coordinates = releases_of(schedule_of(passes), m, steps=steps, persons=persons, marginals=marginals)
+    shares, coordinates = releases_of(schedule_of(passes), m, models=models, persons=persons, marginals=marginals)
     squares = [Fraction(part) ** 2 for part in account.noise_mu]
     if len(squares) != len(shares):
         return False
@@ -868,86 +837,3 @@ def accounts_for(
     return all(square >= share * least for square, share in zip(squares, shares, strict=True)) and all(
         counted >= count for counted, count in zip(account.coordinates, coordinates, strict=True)
     )
-
-
-@dataclass(frozen=True)
-class Likelihood:
-    """Requested steps: their number, and the boolean column whose likelihood they are on."""
-
-    target: str
-    steps: int
-
-
-@dataclass(frozen=True, eq=False)
-class StepRequest:
-    """The public parameters of a step, computed without access to the rows.
-
-    Attributes
-    ----------
-    target : str
-        The column with two classes.
-    transform : Transform
-        Square: a metric for all columns but the target's, and in its last row the coefficients θ, for rows divided by
-        C.
-    clip : float
-        Bound on the squared norm of a gradient.
-    """
-
-    target: str
-    transform: Transform
-    clip: float
-
-    @property
-    def coefficients(self) -> Floats:
-        """θ on all encoded columns, 0 on the target's, for rows divided by C."""
-        return np.asarray(self.transform.matrix[-1])
-
-    @property
-    def metric(self) -> Floats:
-        """E, shape (m - 1, m): z = E r for rows divided by C."""
-        return np.asarray(self.transform.matrix[:-1])
-
-
-@dataclass(frozen=True, eq=False)
-class StepOutput:
-    """The noisy output of a step.
-
-    Attributes
-    ----------
-    request : StepRequest
-    gradient : array (m - 1,)
-        Σ (y - p) z in units of √clip (norm at most 1 per row), with noise 1/μ.
-    weight : float
-        Σ p(1 - p) in units of ¼, with noise 1/μ_w.
-    mu, weight_mu : float
-        Sensitivity over noise, as in the account.
-    """
-
-    request: StepRequest
-    gradient: Floats
-    weight: float
-    mu: float
-    weight_mu: float
-
-    def check(self, schema: Schema) -> None:
-        """Reject an output that does not match the columns of the schema."""
-        m, label, transform = schema.n_columns, label_of(schema, self.request.target), self.request.transform
-        if transform.integers.shape != (m, m) or transform.integers[:, label].any():
-            raise ArgumentError("The parameters of a step do not match the columns of the schema.")
-        to_units(transform, check.positive(finite=True, clip=self.request.clip))
-        if self.gradient.shape != (m - 1,) or not np.isfinite([*self.gradient, self.weight]).all():
-            raise ArgumentError(
-                "A step must have a finite gradient, one entry per column except the target, and a finite weight."
-            )
-        check.positive(finite=True, mu=self.mu)
-        check.positive(finite=True, weight_mu=self.weight_mu)
-
-
-def label_of(schema: Schema, target: str) -> int:
-    """Return the encoded column whose sign gives the class of a boolean column."""
-    if not isinstance(schema.columns.get(target), Boolean):
-        raise ArgumentError(f"The target of likelihood steps must be a boolean column, got {target!r}.")
-    if schema.weight is not None:
-        raise ArgumentError("Likelihood steps do not support row weights. Omit steps or the weight.")
-    (index,) = schema.groups[target]
-    return index

@@ -56,15 +56,6 @@ class RidgeFit:
     residual: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Copy:
-    """A cleaned second moment and the scale of its noise in units of the pool's."""
-
-    cleaned: Cleaned
-    matrix: Floats
-    scale: float
-
-
 class Shrinkage:
     """The solver for one pool: fissions are drawn and cleaned once and reused for all targets.
 
@@ -87,21 +78,18 @@ class Shrinkage:
         self, pool: Pool, *, seed: int, one_row: float | Floats, caution: float = 1.0, reference: float = 0.5
     ) -> None:
         self._pool, self._caution = pool, caution
-        self._one_row = np.broadcast_to(one_row, len(pool.matrix))
+        self._one_row = np.broadcast_to(one_row, len(pool.current.matrix))
         self._reference = GRID.index(reference)
-        self._N = pool.shape
+        self._N = pool.current.shape
         rng = np.random.default_rng(seed)
-        self._own = self._copy(pool.matrix, 1.0)
+        self._own = clean(pool.current)
         self._fissions = []
         for _ in range(PAIRS):
             drawn = pool.noise(rng)
             for noise in (drawn, -drawn):
-                fitted = self._copy(pool.matrix + AMOUNT * noise, math.hypot(1.0, AMOUNT))
-                self._fissions.append((fitted, pool.matrix - noise / AMOUNT))
-
-    def _copy(self, matrix: Floats, scale: float) -> _Copy:
-        cleaned = clean(self._pool.current, matrix=matrix, scale=scale)
-        return _Copy(cleaned, cleaned.matrix, scale)
+                copy = pool.current.matrix + AMOUNT * noise
+                fitted = clean(pool.current, matrix=copy, scale=math.hypot(1.0, AMOUNT))
+                self._fissions.append((fitted, pool.current.matrix - noise / AMOUNT))
 
     @property
     def cleaned(self) -> Floats:
@@ -135,10 +123,13 @@ class Shrinkage:
         best = int(np.argmin(losses + self._caution * self._deviation(solutions, x, response)))
         return RidgeFit(solutions[:, best], GRID[best], float(losses[best]) + whole / len(self._fissions))
 
-    def _solve(self, copy: _Copy, x: Indices, response: Floats, at: int | None) -> Floats:
+    def _solve(self, copy: Cleaned, x: Indices, response: Floats, at: int | None) -> Floats:
         """Return the solutions for all strengths, one per column."""
         d = len(x)
-        base = self._base(copy, d)
+        base = copy.scale * (math.sqrt(d) + 0.5)  # λ₀
+        weakest = float(copy.values[0])
+        if weakest > base:
+            base = base**2 / weakest
         N = self._N[np.ix_(x, x)]
         free = N if at is None else N - np.outer(N[:, at], N[at]) / N[at, at]
         G = copy.matrix[np.ix_(x, x)] + np.diag(self._one_row[x])
@@ -154,14 +145,13 @@ class Shrinkage:
             penalised = G + min(strength, 1.0) * part
             if strength > 1.0:
                 penalised += (strength - 1.0) * free_part
-            solutions[:, column] = _positive_solve(penalised, g)
+            # The penalties bound the condition number. Fortran order avoids a copy.
+            _, solutions[:, column], trouble = lapack.dposv(penalised.T, g, overwrite_a=True)
+            if trouble:
+                raise np.linalg.LinAlgError(
+                    "A penalised second moment is not positive definite. This is a bug in gaussmix; please report it."
+                )
         return solutions
-
-    @staticmethod
-    def _base(copy: _Copy, d: int) -> float:
-        r = copy.scale * (math.sqrt(d) + 0.5)
-        weakest = float(copy.cleaned.values[0])
-        return r if weakest <= r else r**2 / weakest
 
     def _deviation(self, solutions: Floats, x: Indices, response: Floats) -> Floats:
         """Return the standard error of each held-out loss less the reference's: √2‖bbᵀ - b₀b₀ᵀ‖, b = Bᵀ(-θ, 1).
@@ -175,13 +165,3 @@ class Shrinkage:
         squares = np.sum(b**2, axis=0)
         norm2 = squares**2 + (reference @ reference) ** 2 - 2 * (b.T @ reference) ** 2
         return np.asarray(np.sqrt(2 * np.maximum(norm2, 0.0)))
-
-
-def _positive_solve(A: Floats, b: Floats) -> Floats:
-    """Solve a positive definite system whose condition number is bounded by its penalties; A may be overwritten."""
-    _, solution, trouble = lapack.dposv(A.T, b, overwrite_a=True)  # Fortran order avoids a copy
-    if trouble:
-        raise np.linalg.LinAlgError(
-            "A penalised second moment is not positive definite. This is a bug in gaussmix; please report it."
-        )
-    return np.asarray(solution)

@@ -22,7 +22,6 @@ and the fence is computed from the remaining rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -91,7 +90,7 @@ def _upper_threshold(counts: Floats, edges: Floats, noise: float, rows: float) -
         # With nothing on the other side, rows off the mass are known from two counts instead of many.
         size = rows - counts[mode] if empty_below else float(tail.sum())
     else:
-        centre = _median(counts, edges)
+        centre = _point_with_rows_beyond(counts, edges, float(counts.sum()) / 2)  # the median
         first = min(max(int(np.searchsorted(edges, centre, "right")) - 1, 0), len(counts) - 1)
         tail, outer = counts[first:].copy(), edges[first:].copy()
         tail[0] *= (edges[first + 1] - centre) / (edges[first + 1] - edges[first])
@@ -137,18 +136,11 @@ def _place_of_mass(edges: Floats, cell: int) -> float:
     return high if cell == len(edges) - 2 else (low + high) / 2
 
 
-def _decreasing(sums: Floats) -> Floats:
-    """Return the mean of the largest decreasing minorant and the smallest decreasing majorant."""
-    return np.asarray((np.minimum.accumulate(sums) + np.maximum.accumulate(sums[::-1])[::-1]) / 2)
-
-
-def _median(counts: Floats, edges: Floats) -> float:
-    return _point_with_rows_beyond(counts, edges, float(counts.sum()) / 2)
-
-
 def _point_with_rows_beyond(counts: Floats, edges: Floats, rows: float) -> float:
     """Return the point beyond which ``rows`` rows lie; within a cell the tail falls exponentially."""
-    beyond = _decreasing(np.append(np.cumsum(counts[::-1])[::-1], 0.0))
+    sums = np.append(np.cumsum(counts[::-1])[::-1], 0.0)
+    # Decreasing: the mean of the largest decreasing minorant and the smallest decreasing majorant.
+    beyond = (np.minimum.accumulate(sums) + np.maximum.accumulate(sums[::-1])[::-1]) / 2
     i = int(np.argmax(beyond <= rows))
     if i == 0:
         return float(edges[0])
@@ -172,16 +164,13 @@ def _with_few_rows_beyond(counts: Floats, edges: Floats, threshold: float, most:
 def _rounded(low: float, high: float, lower: float, upper: float) -> tuple[float, float]:
     """Round thresholds outward by at most a twentieth of the coded range, within the declared bounds.
 
-    The unit is the largest power of ten below a twentieth of the range.
+    The unit is the largest power of ten below a twentieth of the range. Multiples of it print as written: 0.3, not
+    0.30000000000000004.
     """
     exponent = math.floor(math.log10((high - low) / 20))
-    down, up = (_multiple(function, value, exponent) for function, value in ((math.floor, low), (math.ceil, high)))
-    return max(down, lower), min(up, upper)
-
-
-def _multiple(function: Callable[[float], int], value: float, exponent: int) -> float:
-    """Round to a multiple of a power of ten that prints as written: 0.3, not 0.30000000000000004."""
-    scaled = value * 10.0**-exponent
-    nearest = round(scaled)
-    exact = math.isclose(scaled, nearest, rel_tol=1e-12, abs_tol=1e-9)
-    return float(f"{nearest if exact else function(scaled)}e{exponent}")
+    ends = []
+    for outward, value in ((math.floor, low), (math.ceil, high)):
+        scaled = value * 10.0**-exponent
+        exact = math.isclose(scaled, round(scaled), rel_tol=1e-12, abs_tol=1e-9)
+        ends.append(float(f"{round(scaled) if exact else outward(scaled)}e{exponent}"))
+    return max(ends[0], lower), min(ends[1], upper)

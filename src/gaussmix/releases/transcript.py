@@ -44,12 +44,13 @@ from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.data.columns import Vector
+from gaussmix.data.columns import Numeric, Vector
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
+from gaussmix.releases.declared import ModelOutput
 from gaussmix.releases.marginals import Marginals
-from gaussmix.releases.noisy import ClippingLoss, NoisyMoment
+from gaussmix.releases.noisy import NORMAL_95, ClippingLoss, Fitted, NoisyMoment, fieller, share_words
 from gaussmix.releases.preconditioning import (
     BINS,
     SCHEDULES,
@@ -57,7 +58,6 @@ from gaussmix.releases.preconditioning import (
     PassRequest,
     Pool,
     State,
-    StepOutput,
     as_released,
     first_state,
     rows_in,
@@ -120,8 +120,8 @@ class Transcript:
         In the order in which they were drawn.
     schema : Schema
         The encoding of rows in the passes: the declared one, with numbers coded to thresholds if they are top-coded.
-    steps : tuple of StepOutput
-        Steps on the likelihood of one column, drawn after the passes.
+    models : tuple of ModelOutput
+        Outputs of declared models, drawn after the passes.
     unit : PrivacyUnit or None
         The declared privacy unit; None for row-level privacy.
     void : str
@@ -130,29 +130,36 @@ class Transcript:
         Marginals of the declared table, drawn before the passes.
     declared : Schema or None
         The declared schema, if it is another one than ``schema``.
+    model_share : float
+        Share of μ² for declared models; 0 without them.
     """
 
     passes: tuple[PassOutput, ...]
     schema: Schema
-    steps: tuple[StepOutput, ...] = ()
+    models: tuple[ModelOutput, ...] = ()
     unit: PrivacyUnit | None = None
     void: str = ""
     marginals: Marginals | None = None
     declared: Schema | None = None
+    model_share: float = 0.0
 
     @cached_property
     def coded(self) -> dict[str, str]:
-        """How numbers are top-coded, in words, by column: "wage coded to at most 1,880 (about 0.5 % of rows)"."""
+        """How numbers are top-coded, in words, by column.
+
+        "wage coded to at most 1,880 (0.2 to 1.1 % of the rows, 95 % interval)".
+        """
         if self.declared is None:
             return {}
         found = {}
         for name, (lower, upper) in self.schema.thresholds_within(self.declared).items():
-            column = self.declared.columns[name]
-            ends = [
-                f"at {'most' if above else 'least'} {end:,.6g}{self._share_beyond(name, end, above=above)}"
-                for end, bound, above in ((lower, column.lower, False), (upper, column.upper, True))  # type: ignore[union-attr]
-                if end != bound
-            ]
+            column, ends = cast(Numeric, self.declared.columns[name]), []
+            for end, bound, above in ((lower, column.lower, False), (upper, column.upper, True)):
+                if end != bound:
+                    ends.append(f"at {'most' if above else 'least'} {end:,.6g}")
+                    if self.marginals is not None:
+                        _, _, low, high = self.marginals.share_beyond(name, end, above=above)
+                        ends[-1] += f" ({share_words(low, high, of='rows')})"
             found[name] = f"{name} coded to {' and '.join(ends)}"
         return found
 
@@ -170,19 +177,21 @@ class Transcript:
             found += ["high-leverage rows"] * (self.unit is not None or request.clip < bound)
         if self.unit is not None and self.unit.contribution_bounding == "scale":
             found.append(f"rows of {self.unit.column} values with many rows")
-        share = "" if request is None or self.unit is not None else f"; {100 * (1 - request.kept_weight):.2g} %"
-        removed = f"{share} of row weight removed" if share else ""
+        removed = f"; removed: {self.clipping_loss}" if "high-leverage rows" in found else ""
         words = f"{' and '.join(found)} weighted below 1 (Release.weights{removed})" if found else ""
         if self.unit is None or self.unit.contribution_bounding == "scale":
             return words
-        sampled = f"at most {self.unit.max_contributions} rows of each {self.unit.column}, chosen at random"
+        most = self.unit.max_contributions
+        sampled = f"{f'at most {most} rows' if most > 1 else 'one row'} of each {self.unit.column}, chosen at random"
         return "; ".join(filter(None, [sampled, words]))
 
-    def _share_beyond(self, name: str, end: float, *, above: bool) -> str:
-        if self.marginals is None:
-            return ""
-        share = 100 * self.marginals.share_beyond(name, end, above=above)
-        return f" (about {share:.1f} % of rows)" if share >= 0.05 else " (hardly any row)"
+    @property
+    def independent_rows(self) -> bool:
+        """Whether at most one row of each privacy unit was read, so that rows are independent if the units are.
+
+        Where one row of each unit is sampled, the population is that of units, each with one of its rows at random.
+        """
+        return self.unit is None or self.unit.one_row_each
 
     def check(self) -> None:
         """Reject matrices of the wrong shape, not finite or not symmetric, and rates outside (0, 1]."""
@@ -204,12 +213,10 @@ class Transcript:
                 output.request.check(m, mu=output.mu * output.rate)
         if not self.passes:
             raise ArgumentError("A release must have at least one pass.")
-        if self.steps and self.unit is not None:
-            raise ArgumentError("Likelihood steps require row-level privacy, but this release has a privacy unit.")
-        for step in self.steps:
-            step.check(self.schema)
-        if len({step.request.target for step in self.steps}) > 1:
-            raise ArgumentError("All likelihood steps of a release must have the same target.")
+        for declared in self.models:
+            declared.check(m)
+        if bool(self.models) != (self.model_share > 0):
+            raise ArgumentError("A release has a share for declared models if and only if it has such models.")
         if self.marginals is not None:
             self.marginals.check()
 
@@ -218,16 +225,12 @@ class Transcript:
         """The state after each pass."""
         first = self.passes[0]
         known = start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)
-
-        def request_of(number: int, _: State) -> PassRequest:
-            return cast(PassRequest, self.passes[number].request)
-
-        return run_passes(known, len(self.passes), request_of, lambda p, _: self.passes[p].matrix / self.passes[p].rate)
-
-    @property
-    def pools(self) -> tuple[Pool, ...]:
-        """The pool after each pass, by inverse variance, for rows divided by C."""
-        return tuple(state.pool for state in self._states)
+        return run_passes(
+            known,
+            len(self.passes),
+            request_of=lambda p, _: cast(PassRequest, self.passes[p].request),
+            output_of=lambda p, _: self.passes[p].matrix / self.passes[p].rate,
+        )
 
     @property
     def pool(self) -> Pool:
@@ -241,8 +244,8 @@ class Transcript:
         It is the minimum over single passes, all passes together, and both sets of entries, with a Bonferroni
         correction (see the module's docstring).
         """
-        pairs = zip(self.passes[1:], self.pools[:-1], strict=True)  # a pass, and the pool of those before it
-        found = [_statistics(output, output.request, before) for output, before in pairs if output.request is not None]
+        pairs = zip(self.passes[1:], self._states[:-1], strict=True)  # a pass, and the state before it
+        found = [_statistics(output, output.request, state.pool) for output, state in pairs if output.request]
         tests: list[tuple[float, int]] = []
         for of_passes in zip(*found, strict=True):
             used = [(statistic, freedom) for statistic, freedom in of_passes if freedom > 0]
@@ -260,11 +263,6 @@ class Transcript:
     def rows(self) -> float:
         """Noisy number of rows, at least 10."""
         return rows_in(self._states[-1])
-
-    def steps_serve(self, target: str, features: Sequence[int]) -> bool:
-        """Return whether steps were made for this target on exactly these encoded columns."""
-        others = set(range(self.schema.n_columns)) - set(self.schema.groups.get(target, ()))
-        return bool(self.steps) and self.steps[0].request.target == target and set(features) == others
 
     @property
     def pooled(self) -> NoisyGram:
@@ -289,19 +287,22 @@ class Transcript:
             last.matrix,
             last.shape,
             self.clipping_loss,
-            self.unit is None,
+            self.independent_rows,
             self.void,
             self.clipping_bias,
             self.coded,
             self.weighted,
-            self._removed_bias <= LARGEST_BIAS and self._tails_coded,
+            # All heavy tails are top-coded, so that the last histogram misses little.
+            self._removed_bias <= LARGEST_BIAS
+            and self.marginals is not None
+            and self.marginals.thresholds().keys() <= self.coded.keys(),
         )
 
     @property
     def predictive(self) -> NoisyMoment:
         """The pool and the approximate distribution of its noise, for prediction: less noise than the last pass."""
         pooled = self.pooled
-        return NoisyMoment(pooled.matrix, pooled.shape, independent=self.unit is None)
+        return NoisyMoment(pooled.matrix, pooled.shape, independent=self.independent_rows)
 
     @property
     def column_noise(self) -> Floats:
@@ -309,23 +310,13 @@ class Transcript:
         return np.diagonal(self.pooled.shape)
 
     @property
-    def lost(self) -> float:
-        """Expected share of Σ‖z‖² clipped in the last pass."""
-        request = self.passes[-1].request
-        return 0.0 if request is None else request.lost
-
-    @property
     def _removed_bias(self) -> float:
         """η/4: estimated bias of a coefficient from norm clipping, in standard errors of the privacy noise."""
-        output, lost = self.passes[-1], min(self.lost, 0.5)
+        output = self.passes[-1]
+        lost = 0.0 if output.request is None else min(output.request.lost, 0.5)
         # In units of the clip the trace is Σ‖z‖² less what was clipped.
         removed = lost / (1 - lost) * max(float(np.trace(output.matrix)), 0.0)
         return ALIGNMENT * math.sqrt(2) * output.mu * removed if lost else 0.0
-
-    @property
-    def _tails_coded(self) -> bool:
-        """Whether all numbers with heavy tails are top-coded, so that the last histogram misses little."""
-        return self.marginals is not None and self.marginals.thresholds().keys() <= self.coded.keys()
 
     @property
     def clipping_bias(self) -> float:
@@ -346,16 +337,16 @@ class Transcript:
 
         The estimate is 1 - Σf/n̂. The pass released Σf, the weights of all rows, in its intercept's entry, with noise √2
         N_ii; n̂ is the mean total of the histograms before the passes, BINS counts each, with noise
-        √(BINS/histograms)/πμ_q plus that of a sample at rate π, of variance n(1 - π)/π. The last histogram's estimate
-        is reported too. It is the only one if the intercept's entry does not show the weights: without an intercept,
-        with row weights, and with a privacy unit.
+        √(BINS/histograms)/πμ_q plus that of a sample at rate π, of variance n(1 - π)/π; or that of the marginals, if it
+        has less noise. The interval is Fieller's. The last histogram's estimate is the only one if the intercept's
+        entry does not show the weights: without an intercept, with row weights, and with a privacy unit.
         """
         output = self.passes[-1]
         if output.request is None or output.request.metric.declared:
             return None
         expected = 1 - output.request.kept_weight
         if not self.schema.intercept or self.schema.weight is not None or self.unit is not None:
-            return ClippingLoss(math.nan, math.nan, expected)
+            return ClippingLoss(*(math.nan,) * 4, expected)
         at, n = self.schema.groups[INTERCEPT][0], output.request.rows
         released = as_released(output.request, output.matrix / output.rate)
         energy = start(self.schema, self.passes[0].matrix, [1.0]).intercept_energy
@@ -364,33 +355,25 @@ class Transcript:
         rate = output.counted_rate
         mu_q = output.mu * math.sqrt(shares[-2] / shares[-1]) * rate
         counted = math.sqrt(BINS / (len(self.passes) - 1) / mu_q**2 + n * (1 - rate) / rate)
-        return ClippingLoss(float(1 - kept / n), float(math.hypot(noise, counted * kept / n) / n), expected)
+        if self.marginals is not None and self.marginals.total[1] < counted**2:
+            n, counted = self.marginals.total[0], math.sqrt(self.marginals.total[1])
+        _, _, low, high = fieller(Fitted(np.array([kept, n]), np.diag([noise**2, counted**2])), NORMAL_95)
+        low, high = (min(max(1 - end, 0.0), 1.0) for end in (min(high, 1.0), low))
+        return ClippingLoss(float(1 - kept / n), float(math.hypot(noise, counted * kept / n) / n), low, high, expected)
 
     @cached_property
     def _shrinkage(self) -> Shrinkage:
-        if len(self.passes) == 1:
-            return Shrinkage(self.pool, seed=self._seed, one_row=self._one_row, caution=1.0, reference=1.0)
-        return Shrinkage(self.pool, seed=self._seed, one_row=self._one_row)
-
-    @property
-    def _seed(self) -> int:
-        """A seed derived from the drawn matrices, so that a release gives the same fit on every processor."""
-        digest = hashlib.sha256()
-        for output in self.passes:
-            digest.update(np.ascontiguousarray(output.matrix, dtype="<f8").tobytes())
-        return int.from_bytes(digest.digest()[:16], "little")
-
-    @property
-    def _one_row(self) -> Floats:
-        """Largest energy of one row in each column, from its bounds, in the units of the pool.
-
-        A joint norm bound is loose for a single entry, so the energy of an average row is used there.
-        """
+        """The solver, seeded with the drawn matrices, so that a release gives the same fit on every processor."""
+        drawn = b"".join(np.ascontiguousarray(output.matrix, dtype="<f8").tobytes() for output in self.passes)
+        seed = int.from_bytes(hashlib.sha256(drawn).digest()[:16], "little")
+        # The largest energy of one row in each column follows from its bounds. A joint norm bound is loose for a
+        # single entry, so the energy of an average row is used there.
         largest = 1 / self.schema.row_norm**2
-        average = np.clip(np.diagonal(self.pool.matrix) / self.rows, 0.0, largest)
+        average = np.clip(np.diagonal(self.pool.current.matrix) / self.rows, 0.0, largest)
         sources = (self.schema.columns.get(column.source or INTERCEPT) for column in self.schema.encoded)
         jointly = [isinstance(source, Vector) and not source.bounded for source in sources]
-        return np.where(jointly, average, largest)
+        one_row = np.where(jointly, average, largest)
+        return Shrinkage(self.pool, seed=seed, one_row=one_row, reference=1.0 if len(self.passes) == 1 else 0.5)
 
     def solve(self, features: Sequence[int], responses: Floats) -> Floats:
         """Return θ of responses (combinations of encoded columns, (m, q)) on some encoded columns: (d, q).
@@ -447,14 +430,14 @@ def _statistics(output: PassOutput, request: PassRequest, before: Pool) -> list[
     with np.errstate(over="ignore", invalid="ignore"):
         seen = entries(output.matrix * (math.sqrt(2) * output.mu), U)
         predicted = np.column_stack([entries(member.matrix, whiten.T @ U) for member in before.members])
-        return [_distance(seen[used], predicted[used]) for used in (variance <= limit for limit in LARGEST_VARIANCES)]
-
-
-def _distance(seen: Floats, predicted: Floats) -> tuple[float, int]:
-    """Return the squared distance of a vector from the span of others, with rounding error added, and its df."""
-    freedom = len(seen) - predicted.shape[1]
-    if freedom <= 0:
-        return math.nan, 0
-    span, _ = np.linalg.qr(predicted)
-    distance = np.linalg.norm(seen - span @ (span.T @ seen)) + _ROUNDING * np.linalg.norm(seen)
-    return float(distance**2), freedom
+        found = []
+        for limit in LARGEST_VARIANCES:
+            used = variance <= limit
+            own, freedom = seen[used], int(used.sum()) - predicted.shape[1]
+            if freedom <= 0:
+                found.append((math.nan, 0))
+                continue
+            span, _ = np.linalg.qr(predicted[used])
+            distance = np.linalg.norm(own - span @ (span.T @ own)) + _ROUNDING * np.linalg.norm(own)
+            found.append((float(distance**2), freedom))
+        return found

@@ -53,7 +53,7 @@ def label_of(release: Release) -> PrivacyLabel:
     lines += [
         ("Mechanism", certificate.mechanism),
         ("Created", certificate.time[:10] or "date not recorded"),
-        ("Release", certificate.release[:16]),
+        ("Release", certificate.release),
     ]
     found = tuple(condition.text[:1].upper() + condition.text[1:] for condition in conditions(certificate))
     if invalid is not None:

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED, estimated_on
 from gaussmix.releases.certificate import Certificate
 from gaussmix.report.label import as_svg
-from gaussmix.report.page_data import embedded_release, first_response, static_tables
+from gaussmix.report.page_data import embedded_release, first_predictors, first_response, static_tables
 from gaussmix.report.statement import (
     NOTHING,
     assumed,
@@ -159,6 +159,7 @@ def render(
     *,
     alpha: float = 0.05,
     response: str | None = None,
+    predictors: Sequence[str] | None = None,
     title: str = "",
     description: str = "",
     n_rows: int | None = None,
@@ -172,7 +173,9 @@ def render(
     alpha : float
         Intervals have level 1 - alpha by default; the reader can choose another level.
     response : str, optional
-        Response of the model shown first, with all other columns as predictors. Default: the first numeric column.
+        Response of the model shown first. Default: the first numeric column.
+    predictors : sequence of str, optional
+        Predictors of the model shown first. Default: all other columns.
     title, description : str
         Title and description chosen by the publisher.
     n_rows : int, optional
@@ -204,6 +207,7 @@ def render(
         "curve": [] if drawn is None else drawn.pop("positions"),
         "release": None if no_models else embedded_release(release, n_rows),
         "response": opening,
+        "predictors": None if predictors is None else first_predictors(release.schema, opening, predictors),
         "alpha": alpha,
         "rows": n_rows,
         "not_identified": NOT_IDENTIFIED,
@@ -226,7 +230,7 @@ def render(
         curve=drawn,
         no_curve=why_no_curve(certificate, valid=not invalid),
         model=not no_models,
-        chosen=response is not None,
+        opening=_opening(response is not None, predictors is not None),
         no_models=no_models,
         tables=tables,
         no_tables=no_tables,
@@ -239,6 +243,13 @@ def render(
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
+
+
+def _opening(response: bool, predictors: bool) -> str:
+    """Return which model is shown first, and who chose it."""
+    own = "the response chosen by the publisher" if response else "the first suitable column as response"
+    others = "the predictors chosen by the publisher" if predictors else "all other columns as predictors"
+    return f"The model shown first has {own} and {others}."
 
 
 def _environment() -> jinja2.Environment:

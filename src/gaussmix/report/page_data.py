@@ -56,6 +56,7 @@ __all__ = [
     "StaticTable",
     "StaticTables",
     "embedded_release",
+    "first_predictors",
     "first_response",
     "needs_of_part",
     "static_tables",
@@ -77,10 +78,18 @@ def first_response(schema: Schema, response: str | None = None) -> str | None:
     name = part_name(schema, response)
     if name not in possible:
         raise ArgumentError(
-            f"response must be a numeric or Boolean column without a missing-value indicator, or a category with two "
+            "response must be a numeric or boolean column without a missing-value indicator, or a category with two "
             f"levels, got {response!r}."
         )
     return name
+
+
+def first_predictors(schema: Schema, response: str | None, predictors: Sequence[str]) -> list[str]:
+    """Return the parts of the release that are the predictors shown first, without the response."""
+    found = list(dict.fromkeys(name for text in predictors for name in schema.resolve(text)))
+    if response in found:
+        raise ArgumentError(f"predictors must not contain the response {response!r}.")
+    return found
 
 
 def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, Any]:
@@ -113,7 +122,6 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
         "intercept": units.constant,
         "weighted": schema.weight is not None,
         "weight_bound": schema.weight_bound,
-        "clipping_loss": None if noisy.clipping_loss is None else str(noisy.clipping_loss),
         "estimated_on": estimated_on(noisy),
         "sample_rows": _sample_rows(release, n_rows),
     }

@@ -159,21 +159,21 @@ def least_squares(gram: Floats, features: list[int], response: int) -> Floats:
 def response_of(schema: Schema, response: str | None = None) -> str:
     """Return the response: the named column, or the last numeric column, or else the last Boolean."""
     if len(schema.parts) < 2:
-        raise ArgumentError("The schema must declare a response and at least one predictor, got one column.")
+        raise ArgumentError("The schema must declare a response and at least one predictor, but it has one column.")
     if response is None:
         for kind in (Numeric, Boolean):
             found = [name for name, part in schema.parts.items() if isinstance(part, kind)]
             if found:
                 return found[-1]
-        raise ArgumentError("The schema must declare a numeric or Boolean column as the response.")
+        raise ArgumentError("The schema must declare a numeric or boolean column as the response.")
     if response not in schema.parts:
         near = difflib.get_close_matches(response, schema.parts, n=1)
         meant = f"Did you mean {near[0]!r}? " if near else ""
         raise ArgumentError(
-            f"Column {response!r} is not in the schema. {meant}Its columns are {', '.join(schema.parts)}."
+            f"Column {response!r} is not in the schema. {meant}The columns are {', '.join(schema.parts)}."
         )
     if not isinstance(schema.parts[response], Numeric | Boolean):
-        raise ArgumentError(f"response must be a numeric or Boolean column, got {response!r}.")
+        raise ArgumentError(f"response must be a numeric or boolean column, got {response!r}.")
     return response
 
 
@@ -489,7 +489,7 @@ class Planner:
         self.delta, self.r2, self.mean = delta, check.in_interval(0, 1, r2=r2), mean
         if mean is not None:
             if not self.may_be_count:
-                raise ArgumentError("mean requires a numeric response whose declared lower bound is 0.")
+                raise ArgumentError("mean requires a numeric response with a declared lower bound of 0.")
             check.in_interval(0, cast(Numeric, self.schema.parts[self.response]).upper, mean=mean)
         self.passes = AUTOMATIC_PASSES if passes == "auto" else check.positive_integer(passes=passes)
         self.neighbours: Neighbours = neighbours
@@ -592,8 +592,8 @@ def numeric_schema(features: int) -> Schema:
 def _check_columns(columns: int) -> None:
     if columns > MOST_COLUMNS:
         raise ArgumentError(
-            f"Planning supports at most {MOST_COLUMNS:,} encoded columns, got {columns:,}. Declare only the columns of "
-            "one model, or fewer levels."
+            f"Planning supports at most {MOST_COLUMNS:,} columns after encoding (one per level or term), got "
+            f"{columns:,}. Declare only the columns of one model, or fewer levels."
         )
 
 

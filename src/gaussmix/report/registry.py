@@ -1,7 +1,8 @@
 """A draft record of a release for the public registry of deployments of differential privacy.
 
 **Private**: a function of the release. Names, purposes and access are placeholders to be filled in. Fields and
-values are those of tier-3 records in the registry in September 2026; its schema is not part of this package.
+values are those of the registry's schema (``schemas/deployments-schema.yaml`` of opendp/deployments-registry-data,
+commit 057e5d8). Its optional number of privacy units is left out: it is not public.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ TO_FILL_IN = "TO BE FILLED IN"
 
 _FIELDS: dict[str, Any] = {
     "url_slug": str,
-    "status": ("Draft", "Pending", "Changes Required", "Approved"),
-    "tier": (1, 2, 3),
     "deployment": {
         "basic": {
             "name": str,
@@ -57,9 +56,19 @@ _FIELDS: dict[str, Any] = {
             "access_type": ("Interactive", "Non-interactive"),
             "access_type_details": str,
         },
-        "accounting": {"post_processing": str, "composition": str},
-        "implementation": {"preprocessing_and_hyperparameter_tuning": str, "mechanisms": str, "justification": str},
-        "administrative": {"sources": str, "registry_authors": [str]},
+        "implementation": {
+            "preprocessing_and_hyperparameter_tuning": str,
+            "mechanisms": str,
+            "composition": str,
+            "post_processing": str,
+            "justification": str,
+            "additional_information": str,
+        },
+        "administrative": {
+            "status": ("Draft", "Pending", "Changes Required", "Approved"),
+            "registry_authors": [str],
+            "tier": (1, 2, 3),
+        },
     },
 }
 """A type, a tuple of possible values, the fields of an object, or a list with the kind of its entries."""
@@ -84,8 +93,6 @@ def record_of(release: Release, *, file_sha256: str = "") -> dict[str, Any]:
     ]
     record = {
         "url_slug": TO_FILL_IN,
-        "status": "Draft",
-        "tier": 3,
         "deployment": {
             "basic": {
                 "name": TO_FILL_IN,
@@ -118,28 +125,24 @@ def record_of(release: Release, *, file_sha256: str = "") -> dict[str, Any]:
                 "access_type_details": "Readers receive the release as a file and compute from it; the rows are not "
                 "queried.",
             },
-            "accounting": {
-                "post_processing": "Regression estimates, intervals and reports are computed from the release alone.",
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": "Values are clamped to declared bounds and encoded row by "
+                f"row; the library tuned no parameter on the rows. Source of the bounds: {TO_FILL_IN}",
+                "mechanisms": "\n".join([*implementation, *assumed(certificate)]),
                 "composition": (
-                    "Passes over the table are adaptive; their Gaussian-DP parameters are fixed in advance."
+                    "The passes over the table are adaptive, with Gaussian-DP parameters fixed in advance."
                     if passes
                     else "One mechanism."
                 )
                 + " Releases through the ledger: fully adaptive composition (privacy filter) with a budget fixed at "
                 "creation." * together,
-            },
-            "implementation": {
-                "preprocessing_and_hyperparameter_tuning": "Values are clamped to declared bounds and encoded row by "
-                f"row; the library tuned no parameter on the rows. Source of the bounds: {TO_FILL_IN}",
-                "mechanisms": "\n".join([*implementation, *assumed(certificate)]),
+                "post_processing": "Regression estimates, intervals and reports are computed from the release alone.",
                 "justification": TO_FILL_IN,
-            },
-            "administrative": {
-                "sources": f"Release {certificate.release}"
+                "additional_information": f"Release {certificate.release}"
                 + (f"; SHA-256 of its file {file_sha256}" if file_sha256 else "")
                 + (f"; ledger {certificate.ledger}, entry {certificate.entry}" if certificate.ledger else ""),
-                "registry_authors": [TO_FILL_IN],
             },
+            "administrative": {"status": "Draft", "registry_authors": [TO_FILL_IN], "tier": 3},
         },
     }
     check_record(record)
@@ -218,5 +221,5 @@ def as_yaml(record: Mapping[str, Any]) -> str:
     try:
         import yaml
     except ImportError:
-        raise MissingPackageError('Records require PyYAML: pip install "gaussmix[yaml]".') from None
+        raise MissingPackageError('Registry records require PyYAML: pip install "gaussmix[yaml]".') from None
     return str(yaml.safe_dump(dict(record), sort_keys=False, allow_unicode=True, width=100))

@@ -192,7 +192,7 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
     if not statistic.exact:
         least, most = (f"{value:.4g}" for value in (statistic.column_noise.min(), statistic.column_noise.max()))
         spread = f"standard deviation of an entry of the second moment: {least} to {most} by column, in encoded units"
-        noise = Field("Noise", "discrete Gaussian on integers, symmetric", spread)
+        noise = Field("Noise", "symmetric matrix of discrete Gaussian integers", spread)
     fields += [
         Field("Row norm bound", number(certificate.row_norm), "norm of an encoded row; bounds per column below"),
         Field("Mechanism", certificate.mechanism_words, f"created by {certificate.made_by}"),
@@ -208,8 +208,11 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
             Field("Attack power", f"{math.ceil(1000 * account.attack_power()) / 10:g} %", attack),
             Field("Slack", up(account.slack), "total variation between discrete and rounded Gaussian, included in δ"),
         ]
+    if statistic.models:
+        note = f"declared before the release, with {100 * statistic.model_share:g} % of μ²: scores and their squares"
+        fields.append(Field("Declared models", "; ".join(str(own.model) for own in statistic.models), note))
     if statistic.coded:
-        found = "thresholds found from noisy counts, or declared; models are of the coded table"
+        found = "thresholds estimated from noisy counts, or declared; models describe the top-coded table"
         fields.append(Field("Top-coded", "; ".join(statistic.coded.values()), found))
     if statistic.clipping_loss is not None:
         note = "high-leverage rows have weights below 1 in the last pass: Release.weights"
@@ -221,7 +224,8 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
         Field("Library version", f"gaussmix {certificate.version}" if certificate.version else "not recorded"),
         Field("Time", certificate.time or "not recorded", "creation of the release, UTC"),
         Field("Schema", certificate.schema.fingerprint, "SHA-256 of the declared columns"),
-        Field("Release", release.fingerprint, "SHA-256, as stored in the release file"),
+        Field("Release", certificate.release, "identifier, as on the label"),
+        Field("Content", release.fingerprint, "SHA-256 of statistics and certificate, as stored in the release file"),
     ]
     if file_sha256:
         fields.append(Field("File", file_sha256, "SHA-256 of the release file, as printed by sha256sum"))

@@ -15,7 +15,7 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.ledger import Entry
 from gaussmix.models.release import Release
-from gaussmix.releases.file import check_signature, read_bytes, release_id
+from gaussmix.releases.file import check_signature, partial_path, read_bytes, release_id, unfinished_id
 
 __all__ = ["STATES", "Verdict", "entry_state", "verdict_on", "verify"]
 
@@ -108,6 +108,7 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
 
 STATES = {
     "present": "file present",
+    "unfinished": "interrupted: gaussmix release --resume continues it",
     "missing": "file missing: the release was lost or its file was moved; the budget is spent",
     "other": "file does not contain this release; the budget is spent",
     "unnamed": "no file recorded",
@@ -120,7 +121,7 @@ def entry_state(entry: Entry) -> str:
     if not entry.file:
         return "unnamed"
     if not Path(entry.file).exists():
-        return "missing"
+        return "unfinished" if unfinished_id(partial_path(entry.file)) == entry.release else "missing"
     try:
         return "present" if release_id(Path(entry.file)) == entry.release else "other"
     except (DamagedError, OSError):

@@ -1,5 +1,5 @@
 // The reader's choices: response, predictors, levels, estimand. Every change calls `changed`.
-function buildChoices(release, { response, alpha }, changed) {
+function buildChoices(release, { response, predictors, alpha }, changed) {
   const state = {
     response, predictors: new Set(), scale: null, rows: null, alpha,
     levels: new Map(), // per category: the name of each level; levels with the same name are collapsed into one
@@ -42,6 +42,7 @@ function buildChoices(release, { response, alpha }, changed) {
   byId("level").value = String(alpha);
   on("level", "change", (value) => { state.alpha = Number(value); });
   all();
+  if (predictors) state.predictors = new Set(possible().map((own) => own.name).filter((name) => predictors.includes(name)));
   return { state, redraw };
 }
 

@@ -187,10 +187,12 @@ function drawLevels(V, theta, done, own, u, points) {
 }
 
 // The encoded values of increasing ranks; null for a normal shape.
+const rankedValues = new WeakMap(); // by column and number of rows
 function shapeOf(release, index, shaped) {
-  const { centre, scale, quantiles, source } = release.encoded[index], { kind, lower, upper } = release.part.get(source);
+  const own = release.encoded[index], { centre, scale, quantiles, source } = own, { kind, lower, upper } = release.part.get(source);
   if (!shaped || quantiles === null) return null;
-  const known = new Map(); // by number of rows
+  if (!rankedValues.has(own)) rankedValues.set(own, new Map());
+  const known = rankedValues.get(own);
   return (count) => {
     if (!known.has(count)) {
       known.set(count, valuesOf(quantiles, count).map((value) => (
@@ -254,16 +256,20 @@ function drawNumbers({ G, N, V, Z, done, own, shapes, absent, points }) {
 
 // Places of values in increasing order; equal values keep theirs. Buckets of equal width, then insertion.
 function orderOf(values, places) {
-  const n = places.length, count = new Int32Array(n + 1), found = new Int32Array(n);
+  const n = places.length, count = new Int32Array(n + 1), found = new Int32Array(n), bucket = new Int32Array(n);
   let low = Infinity, high = -Infinity;
-  for (const i of places) {
-    if (values[i] < low) low = values[i];
-    if (values[i] > high) high = values[i];
+  for (let k = 0; k < n; k++) {
+    const value = values[places[k]];
+    if (value < low) low = value;
+    if (value > high) high = value;
   }
-  const width = (high - low) / (n - 1) || 1, bucket = (i) => Math.floor((values[i] - low) / width);
-  for (const i of places) count[bucket(i) + 1] += 1;
+  const width = (high - low) / (n - 1) || 1;
+  for (let k = 0; k < n; k++) {
+    bucket[k] = Math.floor((values[places[k]] - low) / width);
+    count[bucket[k] + 1] += 1;
+  }
   for (let b = 0; b < n; b++) count[b + 1] += count[b];
-  for (const i of places) found[count[bucket(i)]++] = i;
+  for (let k = 0; k < n; k++) found[count[bucket[k]]++] = places[k];
   for (let k = 1; k < n; k++) {
     const own = found[k], value = values[own];
     let at = k;
@@ -276,11 +282,16 @@ function orderOf(values, places) {
 // Map values through their ranks to a shape; entries of missing numbers are 0.
 function mapped(values, shape, absent) {
   if (!shape && !absent) return values;
-  const found = new Float64Array(values.length);
-  let known = Int32Array.from(values.keys());
-  if (absent) known = known.filter((n) => absent[n] < 0.5);
-  for (const n of known) found[n] = values[n];
-  if (shape && known.length) orderOf(values, known).forEach((n, i) => { found[n] = shape(known.length)[i]; });
+  const found = new Float64Array(values.length), places = new Int32Array(values.length);
+  let many = 0;
+  for (let n = 0; n < values.length; n++) if (!absent || absent[n] < 0.5) places[many++] = n;
+  const known = places.subarray(0, many);
+  if (shape && many) {
+    const order = orderOf(values, known), ranked = shape(many);
+    for (let i = 0; i < many; i++) found[order[i]] = ranked[i];
+  } else {
+    for (let i = 0; i < many; i++) found[known[i]] = values[known[i]];
+  }
   return found;
 }
 

@@ -50,7 +50,10 @@ function weightedMoments(X, weights, d) {
 
 function timesRows(X, values, d) { // Σ value x
   const found = new Float64Array(d);
-  for (let r = 0; r < values.length; r++) for (let i = 0; i < d; i++) found[i] += values[r] * X[r * d + i];
+  for (let r = 0, at = 0; r < values.length; r++) {
+    const value = values[r];
+    for (let i = 0; i < d; i++, at++) found[i] += value * X[at];
+  }
   return found;
 }
 
@@ -58,7 +61,7 @@ function linearPredictors(X, theta) {
   const d = theta.length, found = new Float64Array(X.length / d);
   for (let r = 0; r < found.length; r++) {
     let sum = 0;
-    for (let i = 0; i < d; i++) sum += X[r * d + i] * theta[i];
+    for (let i = 0, at = r * d; i < d; i++, at++) sum += X[at] * theta[i];
     found[r] = sum;
   }
   return found;
@@ -95,8 +98,8 @@ function solveEquation(X, wanted, family, penalty, { theta: start, H: known }) {
 }
 
 // The posterior mode, with scores of the variances `noise`; the penalty has H at the solution.
-function solveNoisy(X, wanted, family, noise, prior, start) {
-  const d = wanted.length, n = X.length / d, energy = diagonal(weightedMoments(X, new Float64Array(n).fill(1 / n), d));
+function solveNoisy(X, energy, wanted, family, noise, prior, start) {
+  const d = wanted.length, n = X.length / d;
   const weights = linearPredictors(X, start).map((eta) => family.derivative(eta) / n), H = weightedMoments(X, weights, d);
   const first = diagonal(H), least = energy.map((value) => Math.max(value, 1e-300));
   let h = first.map((value, i) => Math.max(value, 1e-12 * least[i])), found = { theta: start, H };
@@ -113,6 +116,8 @@ function solveNoisy(X, wanted, family, noise, prior, start) {
   const share = first.map((value, i) => value ** 2 / Math.max(value ** 2 + noise[i] / prior[i] ** 2, 1e-300));
   return { ...found, share };
 }
+
+const NEARLY_SEPARATED = 0.1;
 
 // A generalised linear model from least squares `own` of its response, on drawn rows.
 function likelihood(release, problem, response, own, family, rows) {
@@ -136,7 +141,7 @@ function likelihood(release, problem, response, own, family, rows) {
     const cross = weightedMoments(X, new Float64Array(points).fill(1 / points), d), wanted = apply(cross, coefficients);
     const start = new Float64Array(d), mean = Math.max(wanted[0] / X[0], 1e-4);
     start[0] = family.link(family.ofClasses ? Math.min(mean, 1 - 1e-4) : mean) / X[0];
-    return { X, cross, ...solveNoisy(X, wanted, family, diagonal(congruence(cross, covariance)), prior, start) };
+    return { X, cross, ...solveNoisy(X, diagonal(cross), wanted, family, diagonal(congruence(cross, covariance)), prior, start) };
   };
   const { shaped, sobol } = release, main = solved(shaped, wide ? sobol.fewer : sobol.points), { X, theta, eta } = main;
   const n = eta.length, drawn = kept.map((_, i) => { let many = 0; for (let r = 0; r < n; r++) many += Number(X[r * d + i] !== 0); return many; });
@@ -166,7 +171,24 @@ function likelihood(release, problem, response, own, family, rows) {
   lost.forEach((value, i) => { if (value && !reasons.has(i)) reasons.set(i, "too few events for its rows, or the model nearly separates the response"); });
   const found = distribution(apply(T, theta), user(noise), user(sampling), lost.map((value) => !value), user(assumed),
     curvatures({ X, eta, T, noise, inverse, family }));
-  return { ...own, ...found, reasons, converged: main.converged };
+  const separating = family.ofClasses ? separatingColumns({ X, theta, eta, family }, kept.map((i) => features[i].source), main.converged) : [];
+  return { ...own, ...found, reasons, converged: main.converged, separating };
+}
+
+// Columns that nearly separate two classes; none unless the mean of μ(1 - μ) is less than a tenth of that of a constant μ.
+// The linear predictor is a sum over columns: those with at least half of the largest standard deviation are named.
+function separatingColumns({ X, theta, eta, family }, sources, converged) {
+  const n = eta.length, d = theta.length, mean = (values) => values.reduce((sum, value) => sum + value, 0) / n;
+  const mu = eta.map(family.inverse), whole = family.variance(mean(mu));
+  if (converged && mean(mu.map(family.variance)) >= NEARLY_SEPARATED * whole) return [];
+  const deviations = new Map(), named = new Set(sources.filter((source) => source !== null));
+  for (const name of named) {
+    const part = Float64Array.from({ length: n }, (_, r) => sources.reduce((sum, own, i) => sum + (own === name ? X[r * d + i] * theta[i] : 0), 0));
+    const centre = mean(part);
+    deviations.set(name, Math.sqrt(mean(part.map((value) => (value - centre) ** 2))));
+  }
+  const largest = Math.max(0, ...deviations.values());
+  return [...deviations].filter(([, value]) => value > 0 && value >= largest / 2).map(([name]) => name);
 }
 
 // κ of every coefficient: β moves along its direction by log(1 + κst)/κ.

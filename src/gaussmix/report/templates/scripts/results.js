@@ -1,5 +1,6 @@
 // Display of a model: description, figure, table, the equivalent Python call and a CSV file; and the prediction form.
 const MOST = 200; // maximum number of coefficients
+const MOST_RATIO = 1e6; // larger odds and rate ratios, and smaller ones than its inverse, are not printed
 
 // The interpretation of a coefficient, and the declared range of its predictor.
 function meaning(release, { problem }, { source }) {
@@ -19,13 +20,12 @@ function showModel(release, model, notIdentified) {
   const words = release.estimated_on ? [release.estimated_on] : [];
   if (summary.dominated && known > 1) words.push("This model does not beat the mean of the response at this budget.");
   words.push(`${known} of ${coefficients.length} coefficients are identified at this budget.`);
-  if (unknown) words.push("The others are left out: least squares is on the columns listed.");
-  if (ratio) words.push(...aboutLikelihood(model));
+  if (unknown) words.push("The others are left out; the model contains only the identified columns.");
+  if (ratio) words.push(...aboutLikelihood(release, model));
   else if (summary.dominated) words.push("R² is not estimable: it is dominated by noise.");
   else words.push(`R² is about ${summary.rsquared.toFixed(3)}.`);
   if (model.rows !== null) words.push(`Sampling error is for ${Math.round(model.rows).toLocaleString("en-GB")} rows.`);
   if (release.weighted) words.push("Rows are weighted.");
-  if (release.clipping_loss) words.push(`Norm clipping removed ${release.clipping_loss}.`);
   say("model-words", words.join(" "));
   byId("drop-unidentified").hidden = !unknown;
   byId("left-out").replaceChildren(...lost.map(({ name: own, reason }) => make("li", {}, isolated(own), `: ${reason}.`)),
@@ -64,34 +64,46 @@ function linearCells({ estimate, low, high, error }, span) {
 
 function ratioCells({ ratio, estimate, error }) {
   const numbers = [toError(estimate, error), toError(error, error)], width = ratio && (ratio.high - ratio.low) / 4;
-  const shown = (value) => (Number.isFinite(width) ? toError(value, width) : digits(value)); // an end may be infinite
+  const inside = (value) => (Number.isFinite(width) ? toError(value, width) : digits(value)); // an end may be infinite
+  const shown = (value) => (value > MOST_RATIO ? `>${MOST_RATIO}` : value < 1 / MOST_RATIO ? `<${1 / MOST_RATIO}` : inside(value));
   return [...(ratio ? [shown(ratio.ratio), `${shown(ratio.low)} to ${shown(ratio.high)}`] : ["", ""]), ...numbers];
 }
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 // What the coefficients of a generalised linear model are, and where they are doubtful.
-function aboutLikelihood({ coefficients, summary, scale }) {
-  const words = [`Coefficients are near those of maximum likelihood, for a distribution of the predictors with the ` +
-    `release's second moments. Standard errors include what this assumption is worth.`];
+function aboutLikelihood(release, model) {
+  const { coefficients, summary, scale } = model;
+  const words = [`Coefficients approximate those of maximum likelihood, assuming a distribution of the predictors with the ` +
+    `release's second moments. Standard errors include the error of this assumption.`];
   const large = coefficients.filter(({ source, identified, assumed, error }) => (
     source !== null && identified && assumed > LARGE * Math.sqrt(Math.max(error ** 2 - assumed ** 2, 0))
   ));
   if (large.length) {
-    words.push(`It adds more than half of the standard error of the noise to ${large.map((row) => row.name).join(", ")}.`);
+    words.push(`This assumption adds more than half of the standard error of the noise to ${large.map((row) => row.name).join(", ")}.`);
   }
-  if (!summary.converged) words.push(`The ${scale} model did not converge: the response is nearly separated.`);
+  const separating = scale === "logit" ? new Set([...summary.separating, ...withoutBound(release, model)]) : new Set();
+  if (separating.size) {
+    words.unshift(`The predictors nearly separate the response; remove ${[...separating].join(" or ")}.`);
+  } else if (!summary.converged) words.push(`The ${scale} model did not converge.`);
   return words;
 }
 
-// Intervals across the declared ranges of the predictors, one line each, as wide as the page allows; ratios on a log axis.
+// Columns with an odds ratio that has no useful bound, per unit or across a declared range of less than one unit.
+function withoutBound(release, model) {
+  const far = ({ span }, value) => Math.abs(value) * Math.min(span ?? 1, 1) > Math.log(MOST_RATIO);
+  return model.coefficients.filter((row) => row.identified && row.ratio &&
+    [row.low, row.high].some((value) => far(meaning(release, model, row), value))).map((row) => row.source);
+}
+
+// Coefficients and intervals as in the table, one line each, as wide as the page allows; ratios on a log axis.
 function drawForest(release, model, notIdentified) {
   const LINE = 28, TOP = 8, LETTER = 7.6, holder = byId("forest"), ratio = FAMILIES[model.scale]?.ratio;
-  const spans = model.coefficients.map((row) => ({ ...row, span: row.source === null && ratio ? null : meaning(release, model, row).span }));
-  const rows = spans.filter((row) => row.span !== null), known = rows.filter((row) => row.identified);
+  const rows = model.coefficients.filter((row) => meaning(release, model, row).span !== null), known = rows.filter((row) => row.identified);
   holder.replaceChildren();
   if (!known.length) return;
-  const ends = [0, ...known.flatMap(({ estimate, low, high, span }) => [estimate * span, low * span, high * span])].filter(Number.isFinite);
+  const most = ratio ? Math.log(MOST_RATIO) : Infinity, cut = (value) => Math.min(Math.max(value, -most), most);
+  const ends = [0, ...known.flatMap((row) => [row.estimate, row.low, row.high].map(cut))].filter(Number.isFinite);
   const margin = 0.05 * (Math.max(...ends) - Math.min(...ends)) || 1;
   const low = Math.min(...ends) - margin, high = Math.max(...ends) + margin;
   const width = Math.max(280, Math.min(holder.clientWidth, 720)), right = width - 28, bottom = TOP + LINE * rows.length;
@@ -102,12 +114,12 @@ function drawForest(release, model, notIdentified) {
   const put = (tag, attributes, text) => picture.appendChild(svg(tag, attributes, text));
   picture.setAttribute("aria-label", `Forest plot of ${model.name}: ${known.length} coefficients with intervals, ` +
     `${rows.length - known.length} not identified. The table below has the numbers.`);
-  for (const [value, text] of ratio ? logTicks(low, high, (right - left) / 60) : linearTicks(low, high, (right - left) / 80)) {
+  for (const [value, text] of ratio ? logTicks(low, high, (right - left) / 64) : linearTicks(low, high, (right - left) / 80)) {
     const x = at(value);
     put("line", { class: value ? "grid" : "zero", x1: x, x2: x, y1: TOP, y2: bottom });
     put("text", { class: "tick", x, y: bottom + 16, "text-anchor": "middle" }, text);
   }
-  const words = `lower to upper bound, ${ratio ? `${ratio}, log scale` : "units of the response"}`;
+  const words = `per unit or versus the reference, ${ratio ? `${ratio}, log scale` : "units of the response"}`;
   put("text", { class: "axis", x: right, y: bottom + 36, "text-anchor": "end" }, words);
   rows.forEach((row, i) => {
     const y = TOP + LINE * (i + 0.5), letters = Array.from(row.name);
@@ -117,9 +129,9 @@ function drawForest(release, model, notIdentified) {
       put("text", { class: "unknown", x: left + 4, y: y + 4 }, notIdentified);
       return;
     }
-    const [a, b] = [row.low, row.high].map((end, k) => (Number.isFinite(end) ? at(end * row.span) : [left, right][k]));
+    const [a, b] = [row.low, row.high].map((end, k) => (Number.isFinite(cut(end)) ? at(cut(end)) : [left, right][k]));
     put("path", { class: "interval", d: `M${a} ${y - 5}v10m0 -5H${b}m0 -5v10` });
-    put("circle", { class: "estimate", cx: at(row.estimate * row.span), cy: y, r: 5 })
+    put("circle", { class: "estimate", cx: at(cut(row.estimate)), cy: y, r: 5 })
       .append(svg("title", {}, ratio ? `${row.name}: ${ratioCells(row).slice(0, 2).join(", ")}`
         : `${row.name}: ${toError(row.estimate, row.error)}, ${between(row.low, row.high, row.error)}`));
   });
@@ -136,9 +148,9 @@ function linearTicks(low, high, many) {
 
 // Ticks of ratios between exp(low) and exp(high): 1, and others by equal factors.
 function logTicks(low, high, many) {
-  const most = Math.max(4, Math.floor(many)), factors = [1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10, 100, 1e3, 1e4, 1e6, 1e9, 1e15];
-  const step = Math.log(factors.find((factor) => (high - low) / Math.log(factor) <= most) ?? 1e30), found = [];
-  for (let i = Math.ceil(low / step); i * step <= high; i++) found.push([i * step, String(Number(Math.exp(i * step).toPrecision(3)))]);
+  const most = Math.max(2, Math.floor(many)), factors = [1.001, 1.002, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10, 100, 1e3, 1e4, 1e6];
+  const step = Math.log(factors.find((factor) => (high - low) / Math.log(factor) <= most) ?? MOST_RATIO), found = [];
+  for (let i = Math.ceil(low / step); i * step <= high; i++) found.push([i * step, String(Number(Math.exp(i * step).toPrecision(step < 0.01 ? 4 : 3)))]);
   return found;
 }
 

@@ -1,10 +1,8 @@
-r"""Private Newton steps on the likelihood of two classes, from a release's start and in its metric.
+r"""Fisher's discriminant of two classes from a release: post-processing, which costs no privacy.
 
-Every function here reads declared constants and noisy outputs, never rows.
-
-**Start.** θ₀ is Fisher's discriminant of the release's passes. Let b₀ + xb be least squares of an indicator, π₁ its
-mean, π₀ = 1 - π₁, v its residual variance and R² = 1 - v/(π₀π₁). The total covariance of x is the one within classes
-plus π₀π₁ΔΔᵀ, Δ = μ₁ - μ₀, so that S⁻¹Δ, S the covariance within classes, is b times a number:
+Let b₀ + xb be least squares of an indicator, π₁ its mean, π₀ = 1 - π₁, v its residual variance and R² = 1 - v/(π₀π₁).
+The total covariance of x is the one within classes plus π₀π₁ΔΔᵀ, Δ = μ₁ - μ₀, so that S⁻¹Δ, S the covariance within
+classes, is b times a number:
 
 .. math:: \beta = \frac{b}{\pi_0\pi_1(1 - R^2)} = \frac b v ,\qquad
     \beta_0 = \log\frac{\pi_1}{\pi_0} - \frac{(\mu_0 + \mu_1)^\top\beta}{2}
@@ -13,21 +11,6 @@ plus π₀π₁ΔΔᵀ, Δ = μ₁ - μ₀, so that S⁻¹Δ, S the covariance w
 
 It is the solution of the equation of :mod:`gaussmix.models.likelihood` where x is normal within classes with one
 covariance, as estimators take a vector of numbers to be.
-
-**Steps.** Rows are mapped by E, which makes the second moments of all columns but the label's about 1, as between
-passes, so that the Hessian Σ p(1 - p) z zᵀ of the likelihood is near n v I, v the mean of p(1 - p). A step asks for the
-sum of (y - p) z, each no longer than
-
-.. math:: b = \kappa \sqrt{v\,d} ,\quad \kappa = \max(1.2, \min(0.03x, 3), 0.1\sqrt x),\; x = \hat n\mu/d ,
-
-d columns, and for the sum of p(1 - p). With noise of standard deviation σ = b/μ_t in each of the d numbers of g,
-
-.. math:: \theta_{t+1} = \theta_t + c\,\frac{E^\top g}{\hat n v} ,\quad
-    c = \frac{\tau^2}{\tau^2 + \sigma^2} ,\; \tau^2 = \max(0, \|g\|^2/d - \sigma^2) ,
-
-as much of it as stands out of its noise. The v that g is divided by is released with it; that in b is the one before,
-at first that of the discriminant. Noise in the coefficients costs about κ²d²/(2μ_t²n²) in the log-loss, d times less
-than that of a Gram matrix: steps are worth their budget from x of about 20 on (docs/glm.md).
 """
 
 from __future__ import annotations
@@ -36,26 +19,18 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from scipy import special
 
 from gaussmix._types import Floats
-from gaussmix.data.schema import Schema
-from gaussmix.data.transforms import Transform
 from gaussmix.models.design import Response
-from gaussmix.models.linear import feature_indices
 from gaussmix.releases.noisy import NoisyMoment
-from gaussmix.releases.preconditioning import FLOOR, StepOutput, StepRequest, clean, label_of
 from gaussmix.releases.transcript import Transcript
 
 __all__ = [
-    "WORTH_STEPS",
     "Discriminant",
     "class_forms",
     "discriminant_of",
     "estimate_discriminant",
-    "likelihood_coefficients",
-    "plan_step",
     "quadratic_covariance",
     "shift",
 ]
@@ -171,83 +146,6 @@ def _within_unit(value: float, std_error: float, *, least: float, most: float | 
 
 def _std_error(covariance: Floats, gradient: Floats) -> float:
     return math.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
-
-
-WORTH_STEPS = 20.0
-"""x = nμ/d below which the budget is better spent on the release alone."""
-
-LEAST_WEIGHT = 0.01
-"""Least mean of p(1 - p): where classes are separated no step is longer for it."""
-
-_RANGE = 1e-13
-_LEAST_MARGIN = 2.0**-60  # stands for coefficients that are all zero
-
-
-def plan_step(transcript: Transcript, response: str, mu: float) -> StepRequest:
-    """The next step of a release; ``mu`` is the budget of its gradient."""
-    if transcript.steps:
-        last = transcript.steps[-1]
-        metric, theta, weight = last.request.metric, _advanced(transcript, last), _weight(transcript, last)
-    else:
-        metric = _metric(transcript, label_of(transcript.schema, response))
-        theta, weight = _start(transcript, response)
-    d = len(metric)
-    x = transcript.rows * mu / d
-    kappa = max(1.2, min(0.03 * x, 3.0), 0.1 * math.sqrt(x))
-    if not theta.any():
-        theta[np.flatnonzero(metric.any(axis=0))[0]] = _LEAST_MARGIN
-    return StepRequest(response, Transform.nearest(np.vstack([metric, theta])), kappa**2 * weight * d)
-
-
-def likelihood_coefficients(transcript: Transcript) -> Floats:
-    """θ after the last step, on all encoded columns in their own units; 0 on the label's."""
-    return _advanced(transcript, transcript.steps[-1]) / transcript.schema.row_norm
-
-
-def _advanced(transcript: Transcript, step: StepOutput) -> Floats:
-    """θ after a step, of rows divided by C."""
-    root, metric = math.sqrt(step.request.clip), step.request.metric
-    g, sigma2 = root * step.gradient, step.request.clip / step.mu**2
-    tau2 = max(float(np.mean(g**2)) - sigma2, 0.0)
-    length = tau2 / (tau2 + sigma2) / (transcript.rows * _weight(transcript, step))
-    return np.asarray(step.request.coefficients + length * (metric.T @ g))
-
-
-def _weight(transcript: Transcript, step: StepOutput) -> float:
-    """The mean of p(1 - p)."""
-    return min(max(step.weight / (4 * transcript.rows), LEAST_WEIGHT), 0.25)
-
-
-def _start(transcript: Transcript, response: str) -> tuple[Floats, float]:
-    """The discriminant's θ, of rows divided by C, and its residual variance, which is about the mean of p(1 - p)."""
-    schema = transcript.schema
-    coded = signed(schema, response)
-    features = feature_indices(schema, [response], None)
-    b = transcript.solve(features, coded.vector[:, np.newaxis])[:, 0]
-    own = discriminant_of(transcript, coded, features, b)
-    theta = np.zeros(schema.n_columns)
-    theta[features] = own.factor * coded.scale * b
-    if schema.intercept:
-        theta += own.intercept(coded.centre) * schema.units.one
-    return theta * schema.row_norm, min(max(1 / own.factor, LEAST_WEIGHT), 0.25)
-
-
-def signed(schema: Schema, response: str) -> Response:
-    """Return a boolean column as the response -1 and 1."""
-    vector = np.zeros(schema.n_columns)
-    vector[list(schema.groups[response])] = 1 / schema.parts[response].weight
-    return Response(response, vector, 0.5, 0.5)
-
-
-def _metric(transcript: Transcript, label: int) -> Floats:
-    """E, shape (m - 1, m), which does not read the label: E G Eᵀ/n is about the identity."""
-    m = transcript.schema.n_columns
-    others = np.delete(np.arange(m), label)
-    raised = clean(transcript.pool.current).raised(FLOOR * 2 * math.sqrt(m))[np.ix_(others, others)] / transcript.rows
-    h, V = scipy.linalg.eigh((raised + raised.T) / 2)
-    metric = np.zeros((m - 1, m))
-    metric[:, others] = (V / np.sqrt(np.maximum(h, h[-1] * _RANGE))).T
-    return metric
 
 
 def discriminant_of(statistic: Transcript, response: Response, features: list[int], theta: Floats) -> Discriminant:
