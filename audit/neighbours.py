@@ -18,7 +18,9 @@ from gaussmix.data.columns import Numeric, Vector
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.rows import ArrayRows, RowSource, UnitRows, rows_of
 from gaussmix.data.schema import FRACTION_BITS, Schema
-from gaussmix.releases.preconditioning import label_of
+from gaussmix.data.scores import ScoreSums
+from gaussmix.mechanism.passes import score_map_of
+from gaussmix.models.declared import scans_of
 from gaussmix.releases.transcript import Transcript
 
 CORNER, OPPOSITE = (1.0, 1.0), (1.0, -1.0)
@@ -150,9 +152,9 @@ def sketch_ratio(rows: Floats, grams: tuple[Floats, Floats], *, noise_variance: 
 
 
 class TranscriptRatio:
-    """The ratio for a release in passes and Newton steps.
+    """The ratio for a release in passes and of declared models.
 
-    Given the request of a pass or step, which earlier outputs determine, its output is an exact sum plus independent
+    Given the request of a pass or model, which earlier outputs determine, its output is an exact sum plus independent
     noise: the ratio of the whole release is the sum of the ratios of its outputs.
     """
 
@@ -172,11 +174,15 @@ class TranscriptRatio:
                 matrices = [exact.high + exact.low / 2.0**40 for exact in sums]
                 ratio += symmetric_ratio(output.matrix, *matrices, mu=output.mu)
                 requested += [output.request.rows, clip]
-        for step in transcript.steps:
-            request, label = step.request, label_of(transcript.schema, step.request.target)
-            found = [rows.gradient(request.transform, label, request.clip) for rows in self.tables]
-            gradients = [sums.gradient / 2.0**FRACTION_BITS for sums in found]
-            weights = [np.array([sums.weight / 2.0**FRACTION_BITS]) for sums in found]
-            ratio += gaussian_ratio(step.gradient, *gradients, sigma=1 / step.mu)
-            ratio += gaussian_ratio(np.array([step.weight]), *weights, sigma=1 / step.weight_mu)
+        for model in transcript.models:
+            for scan in scans_of(transcript, model):
+                maps = score_map_of(transcript.schema, scan)
+                found = [rows.aggregate(ScoreSums(maps, model.clip)) for rows in self.tables]
+                place = list(model.linear).index(scan.linear)
+                if model.totals:
+                    totals = [sums.total / 2.0**FRACTION_BITS for sums in found]
+                    ratio += gaussian_ratio(model.totals[place], *totals, sigma=1 / model.vector_mu[place])
+            squares = [sums.squares.high + sums.squares.low / 2.0**40 for sums in found]
+            ratio += symmetric_ratio(model.squares, *squares, mu=model.squares_mu)
+            requested += [model.clip, model.excess]
         return [ratio, *requested]

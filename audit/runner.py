@@ -136,6 +136,7 @@ def _observe(job: tuple[Callable[..., Subject], float, float, bool, int]) -> Flo
     make, epsilon, delta, present, runs = job
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)
+        warnings.filterwarnings("ignore", message="These rows were already released", category=UserWarning)
         return make(epsilon=epsilon, delta=delta).observe(present=present, runs=runs)
 
 

@@ -51,8 +51,9 @@ from gaussmix.mechanism.noise import discrete_gaussian, secure_generator, symmet
 from gaussmix.mechanism.passes import draw_marginals, draw_passes
 from gaussmix.mechanism.release import accounts_of, prepare
 from gaussmix.models.bounds import coarse_bounds
+from gaussmix.releases.declared import MODEL_SHARE, DeclaredModel
 from gaussmix.releases.marginals import MarginalPlan
-from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
+from gaussmix.releases.preconditioning import releases_of, schedule_of
 
 _SKETCH_SIZE = 10
 
@@ -207,7 +208,7 @@ class CodedRelease(Subject):
         means = [(sums.counts / 2.0**20, np.concatenate([sums.sums, sums.squares]) / 2.0**40) for sums in exact]
         absent, there = (tuple(part.astype(float) for part in found) for found in means)
         while True:
-            marginals = draw_marginals(exact[present], self.plan, account, rng)
+            marginals = draw_marginals(lambda: exact[present], self.plan, account, rng)
             counts_se, sums_se = marginals.std_errors
             drawn = np.concatenate([marginals.sums, marginals.squares])
             ratio = gaussian_ratio(marginals.counts, absent[0], there[0], sigma=counts_se)
@@ -225,7 +226,7 @@ class FittedEstimator(Subject):
     """An estimator, which publishes its release and its coefficients."""
 
     estimator: Callable[..., LinearRegression | LogisticRegression]
-    likelihood: Likelihood | None = None
+    models: tuple[DeclaredModel, ...] = ()
 
     def __post_init__(self) -> None:
         self.model = partial(self.estimator, **self.budget)
@@ -234,7 +235,7 @@ class FittedEstimator(Subject):
             self.schema,
             Budget(**self.budget),
             passes=self.model().passes,
-            likelihood=self.likelihood,
+            models=self.models,
             unit=self.neighbours.unit,
         )
         self.accounts = (cast(LatticeAccount, prepared.account),)
@@ -550,13 +551,13 @@ EXPENSIVE: dict[str, Callable[..., Subject]] = {
         partial(_LINEAR, max_contributions=3),
     ),
     "logistic": partial(FittedEstimator, "LogisticRegression", CLASSES, _LOGISTIC),
-    # One pass before the steps: the row is not clipped in it and counts in full.
-    "logistic-newton": partial(
+    # One pass before the model: the row is not clipped in it and counts in full.
+    "declared-model": partial(
         FittedEstimator,
-        "LogisticRegression, three Newton steps",
+        "LogisticRegression, declared model",
         CLASSES,
-        partial(_LOGISTIC, passes=1, steps=3),
-        likelihood=Likelihood("y", 3),
+        partial(_LOGISTIC, passes=1, model_share=MODEL_SHARE),
+        models=(DeclaredModel("y ~ X", "logit"),),
     ),
     "proposed-bounds": partial(Proposal, "propose, bounds", "number"),
 }

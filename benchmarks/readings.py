@@ -38,7 +38,7 @@ def learned(rows: ArrayRows, n: int) -> tuple[list[Transform], list[Floats], Tra
     """What later passes ask for: two metrics and their bins for a histogram, one transform and its clip."""
     values, vectors = np.linalg.eigh(rows.moments().gram() / n)
     rotation, values = Transform.nearest(vectors.T), np.maximum(values, 1e-6)
-    metrics = [rotation.times(values ** (-power / 2)) for power in (0.75, 1.0)]
+    metrics = [Transform(rotation.integers, rotation.scales * values ** (-power / 2)) for power in (0.75, 1.0)]
     edges = [bin_edges(float(np.sum(values ** (1 - power)))) for power in (0.75, 1.0)]
     return metrics, edges, metrics[1].triangular(), float(edges[1][8])
 

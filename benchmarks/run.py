@@ -20,6 +20,7 @@ WHOLE: dict[str, list[str]] = {
     "tables": [],
     "passes": [],
     "summaries": [],
+    "logit": [],
     "peers": [],
 }
 SMALL = {
@@ -28,6 +29,7 @@ SMALL = {
     "tables": ["--rows", "20000"],
     "passes": ["--part", "100"],
     "summaries": ["--part", "10"],
+    "logit": ["--part", "10"],
     "peers": ["--part", "100"],
 }
 """Arguments of every benchmark."""

@@ -27,6 +27,7 @@ from gaussmix.report.demo import SCHEMA, make_patients
 
 EPSILONS, DELTA = (1.0, 3.0), 1e-6
 RELEASES, RELEASES_PER_JOB, PERTURBED = 60, 5, 5
+MANY_EVENTS = 60  # of a level whose rate ratio should be identified
 LARGEST_ERROR = 5.0  # standard error of maximum likelihood over half of a range beyond which it does not exist
 
 
@@ -281,6 +282,20 @@ def by_table(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def frequent_levels(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the share identified and held of rate ratios of levels with many events, one row per budget."""
+    case = load("ohlsson")
+    own = table[(table["table"] == "ohlsson") & table["term"].str.contains("=")]
+    events = [
+        case.frame.loc[case.frame[column] == level, case.response].sum()
+        for column, level in own["term"].str.split("=").tolist()
+    ]
+    own = own[np.array(events) >= MANY_EVENTS].fillna({"identified": 0.0, "held": 0.0})
+    grouped = own.assign(held=own["held"] * own["identified"]).groupby("epsilon", sort=False)
+    found = grouped.agg(levels=("term", "size"), identified=("identified", "mean"), held=("held", "mean"))
+    return found.assign(held=found["held"] / found["identified"]).reset_index()
+
+
 def losses(results: pd.DataFrame) -> pd.DataFrame:
     """Return mean losses, one column per method."""
     own = results[results["kind"] == "loss"]
@@ -326,6 +341,7 @@ def main() -> None:
     """Write coverage per coefficient and mean losses, and print the figures per table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--releases", type=int, default=RELEASES)
     parser.add_argument("--processes", type=int)
     parser.add_argument("--folder", type=Path, help="where the results of single jobs are kept")
@@ -350,11 +366,13 @@ def main() -> None:
         (name, epsilon, first, RELEASES_PER_JOB)
         for first in range(0, chosen.releases, RELEASES_PER_JOB)
         for name in chosen.tables
-        for epsilon in EPSILONS
+        for epsilon in chosen.epsilons
     ]
     results = run_all(drawn, jobs, folder=chosen.folder, processes=chosen.processes)
     found, means = coverage(results), losses(results)
     print(by_table(found).round(3).to_string(index=False))
+    if "ohlsson" in chosen.tables:
+        print(frequent_levels(found).round(3).to_string(index=False))
     print(means.round(4).to_string(index=False))
     if chosen.out is not None:
         found.to_csv(chosen.out / "glm.csv", index=False, float_format="%.4g")

@@ -62,6 +62,7 @@ EPSILONS = (0.3, 1.0, 3.0)
 DELTA = 1e-6
 AIM = ("cps2024_log",)  # tables that are small enough for it
 BIAS = ("hotel_rates", 0, 1000.0, "mst")  # what is left of the error of synthetic rows without noise
+PENALTY_SHARE = 0.3  # of ε, in the calibration of objective perturbation of 2023
 BINS = 32  # of a number, for synthetic rows
 SETTINGS = tuple(
     itertools.product((10, 40, 160), (0.3, 1.0), (0.5, 2.0))
@@ -385,6 +386,9 @@ def classify(name: str, number: int) -> Rows:
             "gaussmix logit": np.asarray(release.logit(response).predict(split.test)),
             "gaussmix LogisticRegression": _probabilities(gm.LogisticRegression(**bounded), split),
             "objective perturbation": _probabilities(gm.baselines.ObjectivePerturbation(**bounded), split),
+            "objective perturbation, 2023": _probabilities(
+                gm.baselines.ObjectivePerturbation(**bounded, penalty_share=PENALTY_SHARE), split
+            ),
             "LogisticMixing": _probabilities(mixing, split),
             "mean": np.full(len(truth), y.mean() + noise),
             "maximum likelihood": _probabilities(
@@ -481,13 +485,16 @@ LINEAR = (
     "AIM",
     TRIVIAL,
 )
-"""Methods in the tables of predictions, in their order."""
-WITH_INTERVALS = ("gaussmix ols", "gaussmix LinearRegression", "BinAgg", "BinAgg, theorem", "noisy sums", "MST")
+"""Methods that are compared, in their order."""
+IN_THE_FILE = ("gaussmix ols, one pass", "Sheffet", "BinAgg, theorem", "AIM")
+"""Methods that the page's table of predictions leaves to the file."""
+WITH_INTERVALS = ("gaussmix ols", "BinAgg", "BinAgg, theorem", "noisy sums", "MST")
 LOGISTIC = (
     "maximum likelihood",
     "gaussmix logit",
     "gaussmix LogisticRegression",
     "objective perturbation",
+    "objective perturbation, 2023",
     "LogisticMixing",
     TRIVIAL,
 )
@@ -524,7 +531,7 @@ def number(value: float, digits: int = 3) -> str:
     if abs(value) >= 1000:
         return "> 1000" if value > 0 else "< −1000"
     shown = f"{value:.{digits if abs(value) < 10 else 0}f}"
-    return shown.replace("-", "−")
+    return shown.replace("-", "−") if float(shown) else f"{0:.{digits}f}"
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:
@@ -534,12 +541,12 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 
 
 def predictions(means: pd.DataFrame, epsilon: float) -> str:
-    """R² of all methods on all tables."""
+    """R² of most methods on all tables."""
     wide = means[means["epsilon"] == epsilon].pivot(index="method", columns="table", values="r2")
     rows = [
         [name, *(number(wide.loc[name].get(table, math.nan)) for table in TABLES)]
         for name in LINEAR
-        if name in wide.index
+        if name in wide.index and name not in IN_THE_FILE
     ]
     return markdown([f"ε = {epsilon:g}", *TABLES], rows)
 
@@ -555,89 +562,74 @@ def lost_predictions(means: pd.DataFrame) -> str:
     return markdown(["table", "ε", OURS, "rival", "its R²"], rows)
 
 
+def by_budget(values: pd.Series, digits: int) -> str:
+    """Return the values at the three ε in one cell, a dash where there is none."""
+    found = [number(values.get(epsilon, math.nan), digits) or "–" for epsilon in EPSILONS]
+    if len(set(found)) == 1:  # the same at all ε
+        return found[0].replace("–", "")
+    return ", ".join(found)
+
+
 def lost_intervals(means: pd.DataFrame) -> str:
-    """Where intervals of a release or of the estimator contain the raw fit too rarely."""
-    methods = ["gaussmix ols", "gaussmix LinearRegression"]
-    own = means[means["method"].isin(methods) & (means["coverage"] < LEAST_COVERAGE)]
-    keys = ("coverage", "own_coverage", "length", "identified")
-    rows = [
-        [row["table"], f"{row['epsilon']:g}", row["method"], *(number(row[key], 2) for key in keys)]
-        for _, row in own.sort_values("coverage").iterrows()
-    ]
-    head = ["table", "ε", "intervals of", "contain the raw fit", "contain their own estimand", "length", "identified"]
-    return markdown(head, rows)
+    """Tables on which intervals of a release or of the estimator contain the raw fit too rarely at some ε."""
+    rows = []
+    for table, group in means.groupby("table"):
+        own = group.set_index(["method", "epsilon"])
+        raw = [own["coverage"].get(name) for name in ("gaussmix ols", "gaussmix LinearRegression")]
+        if min(values.min() for values in raw) < LEAST_COVERAGE:
+            stated = own.loc["gaussmix ols", "own_coverage"]
+            rows.append([str(table), *(by_budget(values, 2) for values in (raw[0], stated, raw[1]))])
+    return markdown(["table", "`ols`: raw fit", "`ols`: own estimand", "`LinearRegression`: raw fit"], rows)
 
 
 def lost_coefficients(means: pd.DataFrame) -> str:
-    """Where a private rival's coefficients are nearer to the raw fit than those of `ols` and of the predictor."""
+    """Where a private rival's coefficients are nearer to the raw fit than those of `ols`."""
     rows = []
     for (table, epsilon), group in means.groupby(["table", "epsilon"]):
         error = group.set_index("method")["error"]
         rivals = error[[name for name in LINEAR if name in error and not name.startswith("gaussmix") and name != RAW]]
-        for name, value in rivals[rivals < error["gaussmix ols"]].items():
-            cells = [number(error["gaussmix ols"], 2), number(error[OURS], 2), str(name), number(value, 2)]
-            rows.append([table, f"{epsilon:g}", *cells])
-    return markdown(["table", "ε", "gaussmix ols", OURS, "rival", "its error"], rows)
-
-
-def lost_classes(means: pd.DataFrame) -> str:
-    """Where a rival, or the mean, has a lower log loss than the estimator."""
-    rows = []
-    for (table, epsilon), group in means.groupby(["table", "epsilon"]):
-        loss = group.set_index("method")["log_loss"]
-        own = loss["gaussmix LogisticRegression"]
-        key = [f"{table}, {CLASSES[table]}", f"{epsilon:g}", number(own)]
-        rivals = loss[["objective perturbation", "LogisticMixing", TRIVIAL]]
-        rows += [[*key, str(name), number(value)] for name, value in rivals[rivals < own - VISIBLE].items()]
-    return markdown(["table, response", "ε", "gaussmix LogisticRegression", "rival", "its log loss"], rows)
+        better = [f"{name} {number(value, 2)}" for name, value in rivals[rivals < error["gaussmix ols"]].items()]
+        if better:
+            own = [number(error[name], 2) for name in ("gaussmix ols", OURS)]
+            rows.append([table, f"{epsilon:g}", *own, "; ".join(better)])
+    return markdown(["table", "ε", "`ols`", "`predictor`", "rivals with a smaller error than `ols`"], rows)
 
 
 def interval_table(means: pd.DataFrame) -> str:
-    """Coverage of the raw fit and length, of every method with intervals."""
+    """Coverage of the raw fit and length at ε = 1, of every method with intervals."""
     rows = []
-    for (table, epsilon), group in means.groupby(["table", "epsilon"]):
+    for table, group in means[means["epsilon"] == 1.0].groupby("table"):
         own = group.set_index("method")
-        cells = [number(own.loc["gaussmix ols", key], 2) for key in ("own_coverage", "identified")]
+        cells = [number(own.loc["gaussmix ols", "own_coverage"], 2)]
         for name in WITH_INTERVALS:
             figures = own.loc[name] if name in own.index else pd.Series({"coverage": math.nan, "length": math.nan})
-            cells.append(" / ".join([number(figures["coverage"], 2), number(figures["length"], 1)]).strip(" /"))
-        rows.append([table, f"{epsilon:g}", *cells])
-    return markdown(["table", "ε", "`ols`: own estimand", "`ols`: identified", *WITH_INTERVALS], rows)
-
-
-def synthetic_table(means: pd.DataFrame) -> str:
-    """Errors of coefficients from synthetic rows beside those of the release."""
-    kinds = ["gaussmix ols", OURS, "MST", "AIM", "discretised, not private"]
-    wide = means[means["method"].isin(kinds)].pivot(index=["table", "epsilon"], columns="method", values="error")
-    rows = [
-        [table, f"{epsilon:g}", *(number(row.get(kind, math.nan), 2) for kind in kinds)]
-        for (table, epsilon), row in wide.iterrows()
-    ]
-    return markdown(["table", "ε", *kinds], rows)
+            shown = f"{number(figures['coverage'], 2)} ({number(figures['length'], 1)})"
+            cells.append("" if math.isnan(figures["coverage"]) else shown)
+        rows.append([str(table), *cells])
+    return markdown(["ε = 1", "gaussmix ols: own estimand", *WITH_INTERVALS], rows)
 
 
 def logistic_table(means: pd.DataFrame) -> str:
-    """Log loss and area under the curve of logistic methods."""
+    """Log loss of logistic methods."""
     rows = []
-    for table, epsilon in itertools.product(CLASSES, EPSILONS):
-        own = means[(means["table"] == table) & (means["epsilon"] == epsilon) & means["log_loss"].notna()]
-        own = own.set_index("method")
-        cells = [f"{number(own.loc[name, 'log_loss'])} ({number(own.loc[name, 'auc'], 2)})" for name in LOGISTIC]
-        rows.append([f"{table}, {CLASSES[table]}", f"{epsilon:g}", *cells])
-    return markdown(["table, response", "ε", *LOGISTIC], rows)
+    for table, response in CLASSES.items():
+        loss = means[(means["table"] == table)].set_index(["method", "epsilon"])["log_loss"]
+        rows.append([f"{table}, {response}", *(by_budget(loss[name], 3) for name in LOGISTIC)])
+    return markdown(["table, response", *LOGISTIC], rows)
 
 
 def blocks(results: pd.DataFrame) -> dict[str, str]:
     """Return the tables of the page by the name of their place."""
-    every = averages(results[results["log_loss"].isna()])
-    means = every[every["epsilon"].isin(EPSILONS)]
-    found = {f"prediction {epsilon:g}": predictions(means, epsilon) for epsilon in EPSILONS}
-    found |= {"lost predictions": lost_predictions(means), "lost intervals": lost_intervals(means)}
-    found |= {"lost coefficients": lost_coefficients(means), "intervals": interval_table(means)}
-    classes = results[results["log_loss"].notna()]
-    logistic = averages(classes)
-    found |= {"lost classes": lost_classes(logistic), "classification": logistic_table(logistic)}
-    return found | {"synthetic": synthetic_table(every)}
+    linear = results["log_loss"].isna()
+    means = averages(results[linear & results["epsilon"].isin(EPSILONS)])
+    return {
+        "lost predictions": lost_predictions(means),
+        "lost intervals": lost_intervals(means),
+        "lost coefficients": lost_coefficients(means),
+        "classification": logistic_table(averages(results[~linear])),
+        "prediction": predictions(means, 1.0),
+        "intervals": interval_table(means),
+    }
 
 
 def write_page(results: pd.DataFrame, page: Path) -> None:

@@ -1,13 +1,13 @@
-"""LogisticRegression by default, in passes, on the features of Figures 3 and 5, and with steps on the likelihood.
+"""LogisticRegression by default, in passes, on the features of Figures 3 and 5.
 
     python -m experiments.dp_sgd                 # once: features (needs torch)
     python -m experiments.logistic_in_passes
 
 The same protocol, features and budgets as :mod:`experiments.logistic`, whose heads read the rows once: no intercept, a
 declared norm, the number of rows public. ``LogisticMixing, passes`` is the default, the linear discriminant of a
-release in four passes; ``LogisticMixing, steps`` has ``steps="auto"``, private Newton steps where the budget is worth
-them. A fit takes a third of a second: 50 trials of the head's noise. ``experiments.reproduce --draw figure3 figure5``
-draws both beside the others.
+release in four passes. The rows ``LogisticMixing, steps`` of the results are of version 0.2.0, whose private Newton
+steps did not require an intercept. A fit takes a third of a second: 50 trials of the head's noise.
+``experiments.reproduce --draw figure3 figure5`` draws both beside the others.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from experiments.logistic import TRIALS_A_JOB, folder, head_table, summarise, te
 from experiments.network_features import EPSILONS, NETWORK_SHARE
 from experiments.parallel import Rows, forget, run_all
 from gaussmix import BudgetWarning, LogisticRegression
-from gaussmix.estimators.logistic import Steps
 
-HEADS: dict[str, Steps] = {"LogisticMixing, passes": 0, "LogisticMixing, steps": "auto"}
+HEADS = ("LogisticMixing, passes",)
 TRIALS = 50
 SETS = ("fashion", "cifar100", "cifar10", "mnist")
 FILE = "figures_3_and_5_passes.csv"
@@ -45,7 +44,6 @@ def trials(name: str, epsilon: float, method: str, first: int, count: int, cache
             fit_intercept=False,
             classes=(-1, 1),
             n_rows=len(table.y),
-            steps=HEADS[method],
             random_state=np.random.default_rng([trial, list(HEADS).index(method), round(1000 * epsilon), 35]),
         ).fit(table.X, table.y)
         error = test_error(head.coef_[0], table.X_test, table.y_test)

@@ -226,12 +226,12 @@ def standard_errors(name: str, draw: int, epsilon: float, delta: float) -> list[
         "last pass": Pool.of(state.pool.members[-1]),
         "single": single_pass(rows, mu, rng).pool,
     }
-    matrices = {method: pool.matrix for method, pool in pools.items()}
+    matrices = {method: pool.current.matrix for method, pool in pools.items()}
     draws = {method: [pool.noise(rng) for _ in range(SIMULATED)] for method, pool in pools.items()}
     before = Pool.of(state.pool.members[-2])
     *_, previous, _, last = Schedule().shares()
     weight = float(last / (last + previous))  # fixed before any noise
-    matrices["last two"] = weight * matrices["last pass"] + (1 - weight) * before.matrix
+    matrices["last two"] = weight * matrices["last pass"] + (1 - weight) * before.current.matrix
     draws["last two"] = [weight * noise + (1 - weight) * before.noise(rng) for noise in draws["last pass"]]
     found = []
     for method, matrix in matrices.items():

@@ -33,6 +33,7 @@ DELTA = 1e-6
 LEAST_ROWS = 200  # of a level, or of the rarer value of a boolean
 LARGE_T = 5.0
 LEAST_KEPT = 20  # releases that keep a coefficient whose coverage counts as the least
+WORSE = 0.05  # difference of coverage from which a response is listed among the failures
 Z = 1.959964
 
 
@@ -288,9 +289,41 @@ def _weighted(shares: pd.Series, weight: pd.Series) -> float:
     return float(np.average(shares[given], weights=weight[given])) if given.any() else math.nan
 
 
+def page_tables(results: pd.DataFrame) -> dict[str, str]:
+    """Return the tables of docs/inference.md, in Markdown: three numbers of a cell are for the three ε."""
+    lines = summarise(results)
+    lines = lines[lines["epsilon"].isin(EPSILONS)]
+    columns = ["coverage", "coverage_plain", "length", "power", "kept"]
+    rows = []
+    for title, names in (("development", DEVELOPMENT), ("held out", HELD_OUT), ("confirmation", CONFIRMATION)):
+        group = lines[lines["table"].isin(names)].groupby("epsilon")
+        means = group[columns].mean().assign(length=np.exp(group["length"].agg(lambda values: np.log(values).mean())))
+        cells = [_cell(means[name], digits) for name, digits in zip(columns, (3, 3, 1, 2, 2), strict=True)]
+        rows.append(f"| {len(names)} {title} | {' | '.join(cells)} |")
+    found = {"all": "\n".join(rows)}
+    # Responses whose unweighted coefficients are covered clearly less often than the stated ones at some ε.
+    lines = lines.assign(difference=lines["coverage"] - lines["coverage_plain"])
+    groups = [own for _, own in lines.groupby(["table", "response"]) if own["difference"].max() >= WORSE]
+    rows = []
+    for own in sorted(groups, key=lambda own: own["coverage_plain"].min()):
+        name, response = own["table"].iloc[0].replace("_", " "), own["response"].iloc[0]
+        own = own.set_index("epsilon")
+        cells = [_cell(own[column], 2) for column in ("coverage", "coverage_plain", "least_plain")]
+        rows.append(f"| {name}, {response} | {' | '.join(cells)} |")
+    return found | {"failures": "\n".join(rows)}
+
+
+def _cell(values: pd.Series, digits: int) -> str:
+    """Return the numbers at the three ε; shares have no zero before the point."""
+    shown = [f"{values[epsilon]:.{digits}f}" for epsilon in EPSILONS]
+    return ", ".join(number.removeprefix("0") if digits > 1 else number for number in shown)
+
+
 def report(results: pd.DataFrame) -> None:
     """Print the tables for the documentation."""
     pd.set_option("display.width", 220, "display.max_rows", None, "display.max_columns", None)
+    for table in page_tables(results).values():
+        print(table, end="\n\n")
     lines = summarise(results)
     for title, names in (("Development", DEVELOPMENT), ("Held out", HELD_OUT), ("Confirmation", CONFIRMATION)):
         half = lines[lines["table"].isin(names)]
