@@ -40,7 +40,7 @@ test-python:
 	.venv-python/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	.venv-python/bin/python -m pytest -n auto
 
-# Sdist and wheels from what is committed, used in empty environments of every Python that is here: some minutes.
+# Sdist, wheels, citation and conda recipe from what is committed; installs and uses the packages in empty environments of every Python that is installed: four minutes.
 release-check:
 	$(PYTHON) tests/release_check.py
 
