@@ -230,6 +230,13 @@ def test_coarse_bounds_ignore_noise_and_rare_bins():
     assert coarse_bounds(counts, noise=1.0, columns=1, tail=1e-3) == (1.0, 4.0)  # a share may be beyond
 
 
+def test_noise_in_empty_bins_gives_no_bounds():
+    # 2,000 empty grids: with a false-alarm rate of 1e-6 all of them are empty with probability .998, with .01 none.
+    rng = np.random.default_rng(5)
+    found = sum(coarse_bounds(rng.standard_normal(COARSE_BINS), noise=1.0, columns=1) is not None for _ in range(2_000))
+    assert found == 0
+
+
 def test_fine_bounds_cut_off_empty_ends_and_no_more():
     rng = np.random.default_rng(4)
     grid = FineGrid.between(1024.0, 2048.0)

@@ -3,8 +3,9 @@
 **Private**: everything here is post-processing of released counts and public numbers, and costs no privacy.
 
 **Coarse grid.** Nearly all bins are empty, and all have noise. A bin is significant if its noisy count exceeds zσ,
-where z is chosen such that with probability 99 % no empty bin of any column is significant. Other bins are treated as
-empty. The bounds are the narrowest with at most a share τ of the significant counts beyond either bound.
+where z is chosen such that an empty bin of any column is significant with probability at most 10⁻⁶: a single one,
+which may lie at 10⁹⁰, would widen the bounds to it. Other bins are treated as empty. The bounds are the narrowest with
+at most a share τ of the significant counts beyond either bound.
 
 **Fine grid.** There are few bins, and most are not empty. From either end, the largest number i of bins is removed
 whose noisy sum is at most τ·n̂ + σ√i, which is consistent with a share τ of the rows. So at most about τn + 3σ√i rows
@@ -23,6 +24,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,11 +52,14 @@ class Proposal:
         The guarantee of the proposal. The privacy losses of proposal and release add up; a ledger can cover both.
     left_out : tuple of str
         Columns without significant counts: each bin of a number, or level of a category, has too few rows.
+    path : Path or None
+        The file that ``propose_bounds(out=)`` wrote.
     """
 
     schema: Schema
     certificate: Certificate
     left_out: tuple[str, ...] = ()
+    path: Path | None = None
 
     def to_bytes(self) -> bytes:
         """Return the schema as a JSON file, which `Schema.of` and ``--schema`` read."""
@@ -62,14 +67,14 @@ class Proposal:
 
     def __str__(self) -> str:
         names = plain(", ".join(self.left_out))
-        left = f"\n  left out, because no count was above the noise: {names}" if names else ""
+        left = f"\n  left out, because no count exceeded the noise threshold: {names}" if names else ""
         return f"{self.certificate}{left}"
 
 
 TAIL = 0.001
 """Share of the rows that may lie beyond either bound."""
 
-_FALSE_ALARM = 0.01  # probability that any empty bin of the coarse grids is significant
+_FALSE_ALARM = 1e-6  # probability that any empty bin of the coarse grids is significant
 _ERRORS = 1.0  # standard errors up to which a sum of fine bins is attributed to noise
 
 
