@@ -275,7 +275,17 @@ def thresholds_of(counts: Floats, edges: Floats, *, noise: float, rows: float) -
     # The lower side is the upper side of the mirrored column.
     high = _upper_threshold(counts, edges, noise, rows)
     low = -_upper_threshold(counts[::-1], -edges[::-1], noise, rows)
-    return _rounded(low, high, lower, upper) if low < high else (lower, upper)
+    if low >= high:
+        return lower, upper
+    # Rounded outward to multiples of the largest power of ten below a twentieth of the coded range, which print as
+    # written: 0.3, not 0.30000000000000004.
+    exponent = math.floor(math.log10((high - low) / 20))
+    ends = []
+    for outward, value in ((math.floor, low), (math.ceil, high)):
+        scaled = value * 10.0**-exponent
+        exact = math.isclose(scaled, round(scaled), rel_tol=1e-12, abs_tol=1e-9)
+        ends.append(float(f"{round(scaled) if exact else outward(scaled)}e{exponent}"))
+    return max(ends[0], lower), min(ends[1], upper)
 
 
 def _upper_threshold(counts: Floats, edges: Floats, noise: float, rows: float) -> float:
@@ -359,18 +369,3 @@ def _with_few_rows_beyond(counts: Floats, edges: Floats, threshold: float, most:
             break
         threshold = float(edges[i + 1])
     return threshold
-
-
-def _rounded(low: float, high: float, lower: float, upper: float) -> tuple[float, float]:
-    """Round thresholds outward by at most a twentieth of the coded range, within the declared bounds.
-
-    The unit is the largest power of ten below a twentieth of the range. Multiples of it print as written: 0.3, not
-    0.30000000000000004.
-    """
-    exponent = math.floor(math.log10((high - low) / 20))
-    ends = []
-    for outward, value in ((math.floor, low), (math.ceil, high)):
-        scaled = value * 10.0**-exponent
-        exact = math.isclose(scaled, round(scaled), rel_tol=1e-12, abs_tol=1e-9)
-        ends.append(float(f"{round(scaled) if exact else outward(scaled)}e{exponent}"))
-    return max(ends[0], lower), min(ends[1], upper)
