@@ -56,7 +56,7 @@ __all__ = [
     "AUTOMATIC_PASSES",
     "BINS",
     "MARGINAL_SHARES",
-    "SCHEDULES",
+    "SHARES",
     "Budgets",
     "Cleaned",
     "HistogramRequest",
@@ -81,7 +81,6 @@ __all__ = [
     "releases_of",
     "rows_in",
     "run_passes",
-    "schedule_of",
     "update_state",
     "whitenings",
 ]
@@ -704,24 +703,17 @@ class Schedule:
         return (first, *(share for weight in later for share in (q, weight)))
 
 
-SCHEDULES = {
-    1: Schedule(("1",)),
-    2: Schedule(("0.25", "0.75")),
-    3: Schedule(("0.10", "0.25", "0.65")),
-    4: Schedule(),
+SHARES = {
+    1: Schedule(("1",)).shares(),
+    2: Schedule(("0.25", "0.75")).shares(),
+    3: Schedule(("0.10", "0.25", "0.65")).shares(),
+    4: Schedule().shares(),
 }
-"""Schedules by the number of passes."""
-
-
-def schedule_of(passes: int) -> Schedule:
-    """Return the schedule for a number of passes."""
-    if passes not in SCHEDULES:
-        raise ArgumentError(f"passes must be one of {', '.join(map(str, SCHEDULES))}, got {passes!r}.")
-    return SCHEDULES[passes]
+"""Shares of the schedules by the number of passes."""
 
 
 def releases_of(
-    schedule: Schedule,
+    passes: int,
     m: int,
     *,
     models: ModelBudget | None = None,
@@ -734,8 +726,10 @@ def releases_of(
     Declared ``models`` follow the passes. ``marginals``, the numbers of their cells and of their sums, come last in the
     account, although they are drawn before everything else.
     """
-    shares, coordinates = schedule.shares(), (m * m, *(len(POWERS) * BINS, m * m) * (len(schedule.passes) - 1))
-    if len(shares) > 1:
+    if passes not in SHARES:
+        raise ArgumentError(f"passes must be one of {', '.join(map(str, SHARES))}, got {passes!r}.")
+    shares, coordinates = SHARES[passes], (m * m, *(len(POWERS) * BINS, m * m) * (passes - 1))
+    if passes > 1:
         shares = (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares))
         coordinates = (1 + persons, *coordinates)
     if models is not None:
@@ -820,7 +814,7 @@ def accounts_for(
     # Shares are compared with the constants of this module, not with each other: a file does not show the noise of
     # counts and histograms, so an account in which their parts are near 0 would be consistent with all published
     # passes. Changing the shares therefore changes the file format (docs/development.md).
-    shares, coordinates = releases_of(schedule_of(passes), m, models=models, persons=persons, marginals=marginals)
+    shares, coordinates = releases_of(passes, m, models=models, persons=persons, marginals=marginals)
     squares = [Fraction(part) ** 2 for part in account.noise_mu]
     if len(squares) != len(shares):
         return False

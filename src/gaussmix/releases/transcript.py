@@ -53,7 +53,7 @@ from gaussmix.releases.marginals import Marginals
 from gaussmix.releases.noisy import NORMAL_95, ClippingLoss, Fitted, NoisyMoment, fieller, share_words
 from gaussmix.releases.preconditioning import (
     BINS,
-    SCHEDULES,
+    SHARES,
     NoisyGram,
     PassRequest,
     Pool,
@@ -348,7 +348,7 @@ class Transcript:
         released = as_released(output.request, output.matrix / output.rate)
         energy = start(self.schema, self.passes[0].matrix, [1.0]).intercept_energy
         kept, noise = released.matrix[at, at] / energy, math.sqrt(2) * released.shape[at, at] / energy
-        shares = SCHEDULES[len(self.passes)].shares()
+        shares = SHARES[len(self.passes)]
         rate = output.counted_rate
         mu_q = output.mu * math.sqrt(shares[-2] / shares[-1]) * rate
         counted = math.sqrt(BINS / (len(self.passes) - 1) / mu_q**2 + n * (1 - rate) / rate)
