@@ -53,7 +53,7 @@ from gaussmix.mechanism.release import accounts_of, prepare
 from gaussmix.models.bounds import coarse_bounds
 from gaussmix.releases.declared import MODEL_SHARE, DeclaredModel
 from gaussmix.releases.marginals import MarginalPlan
-from gaussmix.releases.preconditioning import releases_of, schedule_of
+from gaussmix.releases.preconditioning import releases_of
 
 _SKETCH_SIZE = 10
 
@@ -257,7 +257,7 @@ class LedgerReleases(Subject):
     shares: tuple[str, ...] = ("1/2", "1/4", "1/4")
 
     def __post_init__(self) -> None:
-        shares, coordinates = releases_of(schedule_of(1), self.neighbours.schema.n_columns)
+        shares, coordinates = releases_of(1, self.neighbours.schema.n_columns)
         accounts = []
         with TemporaryDirectory() as folder:
             ledger = Ledger(Path(folder) / "ledger", **self.budget)

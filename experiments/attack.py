@@ -31,7 +31,7 @@ from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.noise import secure_generator
-from gaussmix.releases.preconditioning import releases_of, schedule_of
+from gaussmix.releases.preconditioning import releases_of
 
 SCHEMA = Schema({"X": Vector(1, lower=-1, upper=1), "y": Numeric(-1, 1)})
 DELTA = 1e-3
@@ -54,7 +54,7 @@ def rows_of(table: Floats) -> ArrayRows:
 
 def account_of(passes: int, epsilon: float) -> LatticeAccount:
     """The account of a release of these columns."""
-    shares, coordinates = releases_of(schedule_of(passes), SCHEMA.n_columns)
+    shares, coordinates = releases_of(passes, SCHEMA.n_columns)
     return lattice_account(epsilon, DELTA, shares=shares, coordinates=coordinates)
 
 

@@ -21,7 +21,7 @@ from gaussmix.mechanism.release import prepare
 from gaussmix.models.declared import Plan, model_budget
 from gaussmix.models.release import Release
 from gaussmix.releases.declared import DeclaredModel, ModelBudget
-from gaussmix.releases.preconditioning import accounts_for, bin_edges, budgets_of, releases_of, schedule_of
+from gaussmix.releases.preconditioning import accounts_for, bin_edges, budgets_of, releases_of
 
 SCHEMA = Schema.of({"x": [-1, 1], "sick": "boolean", "level": ["a", "b", "c"], "visits": [0, 20], "time": [0, 2]})
 MODELS = (
@@ -59,7 +59,7 @@ def budget_of(models=MODELS, share=0.4):
 
 
 def account_of(models, passes=4, epsilon=3.0, neighbours="add-remove", persons=False):
-    shares, coordinates = releases_of(schedule_of(passes), SCHEMA.n_columns, models=models, persons=persons)
+    shares, coordinates = releases_of(passes, SCHEMA.n_columns, models=models, persons=persons)
     return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, neighbours=neighbours)
 
 

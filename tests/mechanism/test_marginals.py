@@ -17,8 +17,7 @@ from gaussmix.data.marginals import NONE_OF_THESE, grid
 from gaussmix.data.rows import rows_of
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.release import prepare
-from gaussmix.releases.marginals import MarginalPlan
-from gaussmix.releases.topcoding import thresholds_of
+from gaussmix.releases.marginals import MarginalPlan, thresholds_of
 from scripted_noise import Script, spent
 
 SCHEMA = Schema.of(

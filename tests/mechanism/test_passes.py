@@ -15,7 +15,7 @@ from gaussmix.data.schema import Schema
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.release import prepare
 from gaussmix.releases import preconditioning
-from gaussmix.releases.preconditioning import BINS, POWERS, releases_of, schedule_of
+from gaussmix.releases.preconditioning import BINS, POWERS, releases_of
 from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
@@ -34,7 +34,7 @@ def with_row(rows, x, level, y):
 
 
 def account_of(passes=4, epsilon=1.0, neighbours="add-remove"):
-    shares, coordinates = releases_of(schedule_of(passes), M)
+    shares, coordinates = releases_of(passes, M)
     return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, neighbours=neighbours)
 
 
@@ -79,7 +79,7 @@ def test_a_later_pass_in_the_declared_metric_has_the_noise_that_its_rows_need(mo
     rng = np.random.default_rng(1)
     rows = {name: rng.random(2_000) < 0.5 for name in "abc"}
     more = {name: np.append(column, True) for name, column in rows.items()}
-    shares, coordinates = releases_of(schedule_of(4), schema.n_columns)
+    shares, coordinates = releases_of(4, schema.n_columns)
     account = lattice_account(1.0, 1e-6, shares=shares, coordinates=coordinates)
     scripts = []
     for data in (rows, more):
@@ -146,13 +146,13 @@ def test_noise_has_the_accounts_scale():
 
 def test_shares_are_of_the_whole_budget():
     for passes in (1, 2, 3, 4):
-        shares, coordinates = releases_of(schedule_of(passes), M)
+        shares, coordinates = releases_of(passes, M)
         assert sum(shares) == 1
         assert len(shares) == len(coordinates) == (1 if passes == 1 else 2 * passes)
         assert coordinates[0 if passes == 1 else 1] == M * M
         assert passes == 1 or coordinates[2] == len(POWERS) * BINS
     with pytest.raises(gm.ArgumentError, match="passes must be one of 1, 2, 3, 4"):
-        schedule_of(5)
+        releases_of(5, M)
 
 
 def test_large_tables_are_sampled_in_between(monkeypatch):

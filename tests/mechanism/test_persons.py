@@ -19,7 +19,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.release import prepare
 from gaussmix.releases import preconditioning
-from gaussmix.releases.preconditioning import releases_of, schedule_of
+from gaussmix.releases.preconditioning import releases_of
 from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
@@ -44,7 +44,7 @@ def with_person(rows, added):
 
 
 def account_of(passes, neighbours="add-remove", epsilon=1.0):
-    shares, coordinates = releases_of(schedule_of(passes), M, persons=True)
+    shares, coordinates = releases_of(passes, M, persons=True)
     return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, neighbours=neighbours)
 
 
@@ -129,7 +129,7 @@ def test_weights_are_of_rows_that_are_bounded_together(monkeypatch, weight):
     unit, weights = UNITS[0], np.full(400, 2.0)
     rows = table() | {"w": weights}
     added = with_person(table(), [CORNER] * (3 * J)) | {"w": np.insert(weights, [50] * (3 * J), weight)}
-    shares, coordinates = releases_of(schedule_of(4), WEIGHTED.n_columns, persons=True)
+    shares, coordinates = releases_of(4, WEIGHTED.n_columns, persons=True)
     account = lattice_account(1.0, 1e-6, shares=shares, coordinates=coordinates)
     _, *answers = both(monkeypatch, rows, added, unit=unit, account=account, schema=WEIGHTED)
     used = spent(*answers)

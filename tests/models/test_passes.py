@@ -124,14 +124,14 @@ def test_shares_use_the_whole_budget_and_no_more(passes):
     schedule = Schedule(passes=passes)
     assert sum(schedule.shares()) == 1
     assert len(schedule.shares()) == 2 * len(passes) - 1
-    shares, coordinates = releases_of(schedule, 10)
+    shares, coordinates = releases_of(len(passes), 10)
     assert sum(shares) == 1
     assert len(shares) == len(coordinates) == 2 * len(passes) - (len(passes) == 1)  # one more, a count, with passes
     assert schedule.shares()[-1] >= Fraction(schedule.histogram)
 
 
 def test_the_account_takes_a_schedule():
-    shares, coordinates = releases_of(Schedule(), 30)
+    shares, coordinates = releases_of(4, 30)
     account = lattice_account(1.0, 1e-9, shares=shares, coordinates=coordinates)
     assert len(account.noise_mu) == 8
     assert account.spent_delta <= 1e-9

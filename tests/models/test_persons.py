@@ -11,7 +11,7 @@ import gaussmix as gm
 from gaussmix.accounting.discrete import lattice_account
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.releases.certificate import PERSONS_APART
-from gaussmix.releases.preconditioning import accounts_for, releases_of, schedule_of
+from gaussmix.releases.preconditioning import accounts_for, releases_of
 
 SCHEMA = {"x": [-1, 1], "z": [-1, 1], "y": [-1, 1], "level": ["a", "b", "c"], "sick": "boolean"}
 UNIT = PrivacyUnit("who", 4)
@@ -36,7 +36,7 @@ def persons():
 @pytest.mark.parametrize("own", [False, True])
 def test_an_account_has_room_for_persons(passes, own):
     """An account for rows has one count, persons need two."""
-    shares, coordinates = releases_of(schedule_of(passes), 5, persons=own)
+    shares, coordinates = releases_of(passes, 5, persons=own)
     account = lattice_account(1.0, 1e-6, shares=shares, coordinates=coordinates)
     assert accounts_for(account, passes, 5)
     assert accounts_for(account, passes, 5, persons=True) == (own or passes == 1)

@@ -14,12 +14,11 @@ from gaussmix.releases.preconditioning import (
     SAMPLE_ROWS,
     rates_of,
     releases_of,
-    schedule_of,
 )
 
 
 def account_of(passes, m, epsilon=1.0):
-    shares, coordinates = releases_of(schedule_of(passes), m)
+    shares, coordinates = releases_of(passes, m)
     return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates)
 
 
@@ -29,7 +28,7 @@ def account_of(passes, m, epsilon=1.0):
 def test_rates(passes, m, rows):
     account = account_of(passes, m)
     rates = rates_of(account, rows, m)
-    assert len(rates) == len(releases_of(schedule_of(passes), m)[0]) - (passes > 1)
+    assert len(rates) == len(releases_of(passes, m)[0]) - (passes > 1)
     assert rates[0] == rates[-1] == 1.0
     histograms, early = rates[1::2], rates[2:-1:2]
     assert len(set(histograms)) <= 1

@@ -20,6 +20,9 @@ from gaussmix.cli.exits import cell, command, echo, echo_json, echo_written
 from gaussmix.cli.options import (
     FORCE,
     JSON,
+    TABLES,
+    TOPCODE,
+    WEIGHT,
     Sources,
     budget_options,
     out_option,
@@ -98,17 +101,13 @@ def moments(sources: Sources, schema_file: Path, as_json: bool, force: bool, out
 @command()
 @schema_option()
 @click.option("--formula", help="Columns and terms to release, e.g. 'log(wage) ~ poly(age, 2) + sex'.")
-@click.option("--weight", help="Column of sampling weights, numeric with lower bound 0.")
+@WEIGHT
 @budget_options
 @click.option(
     "--passes", type=int, help="Number of passes over the data, 1 to 4. Default: 4, or 1 for files of moments."
 )
-@click.option(
-    "--topcode/--no-topcode",
-    default=True,
-    help="Top-code heavy-tailed numeric columns at thresholds estimated within the budget. Default: --topcode.",
-)
-@click.option("--table", "tables", multiple=True, help="Pair of columns A,B to cross-tabulate. Repeatable.")
+@TOPCODE
+@TABLES
 @click.option(
     "--model",
     "models",

@@ -40,7 +40,10 @@ __all__ = [
     "NEW_LEDGER",
     "PREDICTORS",
     "RELEASE",
+    "TABLES",
+    "TOPCODE",
     "UNIT",
+    "WEIGHT",
     "Decorator",
     "Printing",
     "Sources",
@@ -149,6 +152,13 @@ UNIT = (
     click.option("--privacy-unit", help="Privacy-unit column: all rows of a unit are protected together."),
     click.option("--max-contributions", type=int, help="Maximum number of rows counted per privacy unit."),
 )
+WEIGHT = click.option("--weight", help="Column of sampling weights, numeric with lower bound 0.")
+TOPCODE = click.option(
+    "--topcode/--no-topcode",
+    default=True,
+    help="Top-code heavy-tailed numeric columns at thresholds estimated within the budget. Default: --topcode.",
+)
+TABLES = click.option("--table", "tables", multiple=True, help="Pair of columns A,B to cross-tabulate. Repeatable.")
 _BOUNDING = (
     click.option(
         "--contribution-bounding",

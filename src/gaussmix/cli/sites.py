@@ -26,7 +26,10 @@ from gaussmix.cli.options import (
     JSON,
     LEDGER,
     NEIGHBOURS_OPTION,
+    TABLES,
+    TOPCODE,
     UNIT,
+    WEIGHT,
     Sources,
     out_option,
     schema_option,
@@ -90,14 +93,10 @@ def sites() -> None:
     help="Maximum number of sites at which a privacy unit may have rows.",
 )
 @click.option("--formula", help="Formula of columns and terms to release.")
-@click.option("--weight", help="Column of sampling weights, numeric with lower bound 0.")
+@WEIGHT
 @click.option("--passes", type=int, default=4, show_default=True, help="Number of passes over the data, 1 to 4.")
-@click.option(
-    "--topcode/--no-topcode",
-    default=True,
-    help="Top-code heavy-tailed numeric columns at thresholds estimated within the budget. Default: --topcode.",
-)
-@click.option("--table", "tables", multiple=True, help="Pair of columns A,B to cross-tabulate. Repeatable.")
+@TOPCODE
+@TABLES
 @click.option(
     "--row-by-row",
     is_flag=True,

@@ -102,7 +102,6 @@ from gaussmix.releases.preconditioning import (
     has_several_passes,
     rates_of,
     releases_of,
-    schedule_of,
 )
 from gaussmix.releases.transcript import PassOutput, Transcript
 
@@ -195,7 +194,7 @@ def _account(
     """
     cells = None if plan is None else plan.coordinates
     shares, coordinates = releases_of(
-        schedule_of(passes), schema.n_columns, models=models, persons=unit is not None, marginals=cells
+        passes, schema.n_columns, models=models, persons=unit is not None, marginals=cells
     )
     if sites is None:
         account = budget.lattice_account(shares=shares, coordinates=coordinates, release=release)
@@ -721,7 +720,7 @@ def prepare(
     if resume is False and out is not None:
         refuse_unfinished(partial_path(out))
     thresholds = _thresholds(topcode, schema)
-    asked = model_budget(schema, models, model_share)
+    asked = None if models == () else model_budget(schema, models, model_share)
     if asked is not None:
         _check_models(budget, joint)
     if _bounded(unit) is not None and budget.is_infinite:

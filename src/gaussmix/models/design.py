@@ -112,7 +112,7 @@ class Coding:
         noisy : NoisyMoment, optional
             Source of the noisy counts. Without it the default is the first level.
         """
-        collapse, reference = collapse or {}, reference or {}
+        collapse, reference, each = collapse or {}, reference or {}, np.eye(schema.n_columns)
         for name in (*collapse, *reference):
             _check_category(schema, sources, name)
         found: list[tuple[str, str | None, EncodedColumn, list[int]]] = []
@@ -124,7 +124,7 @@ class Coding:
                 found += _features_of(schema, source, renamed)
                 continue
             levels = _collapsed(source, column, dict(collapse.get(source, {})))
-            own_rows = {label: _indicator([indices[i] for i in own], schema.n_columns) for label, own in levels.items()}
+            own_rows = {label: each[[indices[i] for i in own]].sum(axis=0) for label, own in levels.items()}
             if source in reference:
                 left_out = _label(reference[source])
             else:
@@ -149,7 +149,7 @@ class Coding:
         # Categories come before their products above; coefficients have the order in which predictors were given.
         order = {source: place for place, source in enumerate(sources)}
         found.sort(key=lambda feature: -1 if feature[1] is None else order[feature[1]])
-        rows = np.array([_indicator(own, schema.n_columns) for *_, own in found])
+        rows = np.array([each[own].sum(axis=0) for *_, own in found])
         names, origins, columns, _ = zip(*found, strict=True)
         raw = schema.units.raw
         if raw is not None:  # the encoded columns of a feature share one map
@@ -219,12 +219,6 @@ def rows_where(noisy: NoisyMoment, schema: Schema, row: Floats) -> tuple[float, 
     """
     count, std_error = noisy.quadratic(schema.units.scales * row)
     return schema.weight_bound * count, schema.weight_bound * std_error
-
-
-def _indicator(indices: Sequence[int], m: int) -> Floats:
-    row = np.zeros(m)
-    row[list(indices)] = 1.0
-    return row
 
 
 def _label(level: object) -> str:

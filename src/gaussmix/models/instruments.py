@@ -85,10 +85,6 @@ class InstrumentalModel(FittedModel):
     instruments: tuple[str, ...]
     certificate: Certificate | None
 
-    @property
-    def _width(self) -> int:
-        return len(self.columns)
-
     def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """Return least squares of the same features as an inference problem."""
         schema, noisy = self.release.schema, self.release.statistic.noisy

@@ -205,10 +205,6 @@ class RegressionModel(FittedModel):
     statistic: Transcript = field(compare=False)
     certificate: Certificate | None = field(default=None, compare=False)
 
-    @property
-    def _width(self) -> int:
-        return len(self.columns)
-
     def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """Return the regression as an inference problem."""
         schema = self.statistic.schema
@@ -216,6 +212,8 @@ class RegressionModel(FittedModel):
         return Problem.of(self.statistic.noisy, schema, response, self.columns, collapse=collapse, reference=reference)
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
+        if not self.statistic.models:
+            return super()._summarise(**options)
         from gaussmix.models.declared import sandwich_summary  # which imports this module
 
         return sandwich_summary(self, options)

@@ -45,7 +45,7 @@ from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.terms import Block, Log, Numbers, TermValues, bases_of, logarithm, missing_name, parse_terms
 from gaussmix.releases.counts import RowCounts
-from gaussmix.releases.topcoding import without_empty_ends
+from gaussmix.releases.marginals import without_empty_ends
 from gaussmix.releases.transcript import Transcript
 
 __all__ = [

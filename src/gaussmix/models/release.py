@@ -88,16 +88,56 @@ class Release:
             object.__setattr__(self, "statistic", replace(self.statistic, void=void, declared=declared))
 
     def verify(self) -> None:
-        """Check the noise of the outputs against the certificate, which was verified when it was built.
+        """Check that the account of the certificate covers exactly the outputs, with their noise.
 
         Raises
         ------
         NotPrivateError
             If the certificate claims more privacy than the noise of the outputs gives.
         """
-        if self.certificate.schema.coded(self.thresholds) != self.schema:
+        transcript, certificate = self.statistic, self.certificate
+        account, m, passes = certificate.account, transcript.schema.n_columns, transcript.passes
+        if certificate.schema.coded(self.thresholds) != self.schema:
             raise ArgumentError("The columns of the release do not match its certificate.")
-        _verify_transcript(self.statistic, self.certificate)
+        transcript.check()
+        bounded = certificate.bounded_unit
+        if transcript.unit != bounded:
+            raise NotPrivateError("The privacy unit of the release does not match its certificate.")
+        if isinstance(account, NonPrivate):
+            if not transcript.exact or transcript.models:
+                raise NotPrivateError("The certificate is for a release without noise, but the release has noise.")
+            return
+        if not isinstance(account, LatticeAccount):
+            raise NotPrivateError("The certificate is for another kind of release.")
+        plan = None if transcript.marginals is None else transcript.marginals.plan
+        persons, marginals = bounded is not None, None if plan is None else plan.coordinates
+        share = transcript.model_share
+        models = None
+        if transcript.models:
+            models = model_budget(transcript.schema, [output.model for output in transcript.models], share)
+        if not set(models_public(models)) <= set(certificate.conditions):
+            raise NotPrivateError("The declared models of the release do not match its certificate.")
+        if not accounts_for(account, len(passes), m, models=models, persons=persons, marginals=marginals):
+            raise NotPrivateError("The passes of the release do not match its certificate.")
+        budgets = budgets_of(account, models, marginals=plan is not None)
+        several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
+        at = [0] if len(passes) == 1 else list(several)
+        if any(output.mu != budgets.passes[i] for output, i in zip(passes, at, strict=True)):
+            raise NotPrivateError("The noise of a pass does not match the certificate.")
+        for output, parts in zip(transcript.models, budgets.models, strict=True):
+            of_sums = tuple(mu_of_sum(part, certificate.neighbours) for part in parts[1:-1])
+            if (output.mu, output.vector_mu) != (parts, of_sums):
+                raise NotPrivateError("The noise of a declared model does not match the certificate.")
+        if transcript.marginals is not None and plan is not None:
+            most = 1 if bounded is None else bounded.max_contributions
+            if plan != MarginalPlan(certificate.schema, plan.tables, most, certificate.neighbours):
+                raise NotPrivateError("The columns or the privacy unit of the marginals do not match the certificate.")
+            if transcript.marginals.noise_p_value < FALSE_ALARM_RATE:
+                raise NotPrivateError("The marginals have less noise than the certificate states.")
+            if transcript.marginals.mu != budgets.marginals:
+                raise NotPrivateError("The noise of the marginals does not match the certificate.")
+        if transcript.noise_p_value < FALSE_ALARM_RATE:
+            raise NotPrivateError("The passes have less noise than the certificate states.")
 
     @property
     def schema(self) -> Schema:
@@ -529,48 +569,6 @@ class Release:
         words = filter(None, [self.certificate.void_words, estimated_on(self.statistic.noisy)])
         table = in_html("release", ["column", "type", "bounds or levels", "top-coding"], rows, list(words))
         return table + self.certificate._repr_html_()
-
-
-def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None:
-    """Check that the account covers exactly the outputs of the transcript, with their noise."""
-    account, m, passes = certificate.account, transcript.schema.n_columns, transcript.passes
-    transcript.check()
-    bounded = certificate.bounded_unit
-    if transcript.unit != bounded:
-        raise NotPrivateError("The privacy unit of the release does not match its certificate.")
-    if isinstance(account, NonPrivate):
-        if not transcript.exact or transcript.models:
-            raise NotPrivateError("The certificate is for a release without noise, but the release has noise.")
-        return
-    if not isinstance(account, LatticeAccount):
-        raise NotPrivateError("The certificate is for another kind of release.")
-    plan = None if transcript.marginals is None else transcript.marginals.plan
-    persons, marginals = bounded is not None, None if plan is None else plan.coordinates
-    share = transcript.model_share
-    models = model_budget(transcript.schema, [output.model for output in transcript.models], share)
-    if not set(models_public(models)) <= set(certificate.conditions):
-        raise NotPrivateError("The declared models of the release do not match its certificate.")
-    if not accounts_for(account, len(passes), m, models=models, persons=persons, marginals=marginals):
-        raise NotPrivateError("The passes of the release do not match its certificate.")
-    budgets = budgets_of(account, models, marginals=plan is not None)
-    several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
-    at = [0] if len(passes) == 1 else list(several)
-    if any(output.mu != budgets.passes[i] for output, i in zip(passes, at, strict=True)):
-        raise NotPrivateError("The noise of a pass does not match the certificate.")
-    for output, parts in zip(transcript.models, budgets.models, strict=True):
-        of_sums = tuple(mu_of_sum(part, certificate.neighbours) for part in parts[1:-1])
-        if (output.mu, output.vector_mu) != (parts, of_sums):
-            raise NotPrivateError("The noise of a declared model does not match the certificate.")
-    if transcript.marginals is not None and plan is not None:
-        most = 1 if bounded is None else bounded.max_contributions
-        if plan != MarginalPlan(certificate.schema, plan.tables, most, certificate.neighbours):
-            raise NotPrivateError("The columns or the privacy unit of the marginals do not match the certificate.")
-        if transcript.marginals.noise_p_value < FALSE_ALARM_RATE:
-            raise NotPrivateError("The marginals have less noise than the certificate states.")
-        if transcript.marginals.mu != budgets.marginals:
-            raise NotPrivateError("The noise of the marginals does not match the certificate.")
-    if transcript.noise_p_value < FALSE_ALARM_RATE:
-        raise NotPrivateError("The passes have less noise than the certificate states.")
 
 
 def load(path: str | Path, key: str | Path | bytes | None = None) -> Release:

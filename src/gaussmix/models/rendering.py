@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALSO_STANDS_FOR",
     "NOT_IDENTIFIED",
-    "as_html",
-    "as_latex",
     "as_plain",
-    "as_text",
     "coefficient_rows",
     "estimated_on",
     "guarantee_of",
@@ -105,10 +102,11 @@ def notes(summary: Summary, *, errors: bool = False) -> list[str]:
 
     All notes are composed here. ``errors`` is whether the table has the columns of :func:`coefficient_rows`.
     """
-    family, kept = summary.family, [name for name, error in summary.bse.items() if not math.isnan(error)]
+    family, noisy = summary.family, summary._problem.noisy
+    kept = [name for name, error in summary.bse.items() if not math.isnan(error)]
     found = [summary.void] if summary.void else []
     found += [f"{DECLARED} {summary.declared}."] if summary.declared else []
-    found += filter(None, [estimated_on(summary._problem.noisy)])
+    found += filter(None, [estimated_on(noisy)])
     if summary.left_out and not set(kept) - {INTERCEPT}:
         found.append(ONLY_INTERCEPT if kept else NOTHING)
     elif summary.noise_dominates and family.predicts_mean:
@@ -116,11 +114,15 @@ def notes(summary: Summary, *, errors: bool = False) -> list[str]:
     if summary.left_out:
         many = f"{len(summary.left_out)} column{'s' * (len(summary.left_out) > 1)}"
         found.append(f"The model contains only the identified columns, with {many} left out at this budget.")
-    weights = WITH_WEIGHTS if summary.row_weights else ""
+    weights = WITH_WEIGHTS if noisy.weighted else ""
     about = f"Intervals are for {family.intervals_are_for[summary.estimand]}{weights}."
+    if summary.estimand == "table":
+        available = not summary.weighted and noisy.independent
+        instead = ' (estimand="population" adds it)' if available else ""
+        about += f" They do not include sampling error{instead}."
     columns = DISTRIBUTION_COLUMN if errors and summary.distribution_se else {}
-    found += [about + _without_sampling(summary), *(note + columns.get(note, "") for note in family.notes)]
-    if summary.response_name in summary._problem.noisy.coded:
+    found += [about, *(note + columns.get(note, "") for note in family.notes)]
+    if summary.response_name in noisy.coded:
         found.append(RESPONSE_CODED)
     if summary.references:
         found.append(f"Reference levels: {', '.join(summary.references)}.")
@@ -129,7 +131,7 @@ def notes(summary: Summary, *, errors: bool = False) -> list[str]:
         doubt = " Not informative: privacy noise dominates." if unknown else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.clipping_loss is not None:
-        found += filter(None, [_allowance(summary)])
+        found += filter(None, [_allowance(noisy)])
     if summary.weighted:
         found.append(f"Rows are weighted; the weights sum to about {summary.nobs:,.0f} (SE {summary.nobs_se:,.0f}).")
     if summary.n_rows is not None:
@@ -157,18 +159,8 @@ def estimated_on(noisy: NoisyMoment) -> str:
     return f"{ESTIMATED_ON} {'; '.join(changes)}." if changes else ""
 
 
-def _without_sampling(summary: Summary) -> str:
-    """Return the sentence that intervals for the table have no sampling error; empty for the population."""
-    if summary.estimand != "table":
-        return ""
-    available = not summary.weighted and summary._problem.noisy.independent
-    instead = ' (estimand="population" adds it)' if available else ""
-    return f" They do not include sampling error{instead}."
-
-
-def _allowance(summary: Summary) -> str:
+def _allowance(noisy: NoisyMoment) -> str:
     """Return sentences about the difference between the weighted and the unweighted fit."""
-    noisy = summary._problem.noisy
     factor = math.sqrt(1 + noisy.clipping_bias**2)
     larger = (
         f"Standard errors are increased by {100 * (factor - 1):.0f} % to allow for the difference between the weighted "
@@ -185,12 +177,6 @@ def _rows(summary: Summary) -> str:
     if summary.n_rows == summary.nobs and summary.nobs_se > 0:
         return f"about {summary.nobs:,.0f} rows (SE {summary.nobs_se:,.0f}), estimated from the release"
     return f"{summary.n_rows:,.0f} rows"
-
-
-def as_text(summary: Summary, alpha: float) -> str:
-    """Format a summary for a terminal."""
-    title = f"{summary.response_name}: {summary.estimand}"
-    return in_columns(title, coefficient_rows(summary, alpha), notes(summary, errors=True))
 
 
 def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
@@ -243,12 +229,6 @@ def in_csv(rows: Iterable[Iterable[object]]) -> str:
     return buffer.getvalue()
 
 
-def as_html(summary: Summary, alpha: float) -> str:
-    """Format a summary as an HTML table."""
-    head, *rows = coefficient_rows(summary, alpha)
-    return in_html(f"{summary.response_name}: {summary.estimand}", head, rows, notes(summary, errors=True))
-
-
 def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
     """Format a table with its title as caption and notes below."""
     top = "".join(f"<th>{_markup(cell)}</th>" for cell in head)
@@ -258,13 +238,6 @@ def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], word
     return (
         f"{above}<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{below}"
     )
-
-
-def as_latex(summary: Summary, alpha: float) -> str:
-    """Format a summary as a LaTeX tabular."""
-    head, *rows = coefficient_rows(summary, alpha)
-    declared = f"{DECLARED} {summary.declared}." if summary.declared else ""
-    return in_latex(head, rows, [summary.void, declared, estimated_on(summary._problem.noisy)])
 
 
 def in_latex(

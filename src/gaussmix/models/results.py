@@ -19,7 +19,6 @@ from gaussmix._text import plain
 from gaussmix._types import Floats
 from gaussmix.data.schema import INTERCEPT
 from gaussmix.errors import ArgumentError, MissingPackageError
-from gaussmix.models import rendering
 from gaussmix.models.design import ENOUGH, Collapse, Label, Problem, Reference
 from gaussmix.models.families import Family
 from gaussmix.models.hypotheses import ContrastTest, Hypotheses, JointTest, linear_hypotheses
@@ -32,7 +31,19 @@ from gaussmix.models.inference import (
     related_columns,
     wald_statistic,
 )
-from gaussmix.models.rendering import guarantee_of, in_columns, in_csv, in_html, in_latex, notes, to_error, void_mark
+from gaussmix.models.rendering import (
+    DECLARED,
+    coefficient_rows,
+    estimated_on,
+    guarantee_of,
+    in_columns,
+    in_csv,
+    in_html,
+    in_latex,
+    notes,
+    to_error,
+    void_mark,
+)
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.noisy import ClippingLoss
 
@@ -125,8 +136,7 @@ class ResultTable:
         """Return an HTML table with notes."""
         return in_html(self.title, self.columns, self._cells(), self.notes)
 
-    def _repr_html_(self) -> str:
-        return self.as_html()
+    _repr_html_ = as_html
 
     def _cells(self) -> list[list[str]]:
         """Format cells with four digits, or with enough digits that the ends of an interval differ in two."""
@@ -141,8 +151,7 @@ class ResultTable:
             found.append(cells)
         return found
 
-    def __str__(self) -> str:
-        return self.as_text()
+    __str__ = as_text
 
     def __repr__(self) -> str:
         return plain(
@@ -439,25 +448,26 @@ class Summary:
 
     def as_text(self, alpha: float = 0.05) -> str:
         """Return the table as text."""
-        return rendering.as_text(self, alpha)
+        title = f"{self.response_name}: {self.estimand}"
+        return in_columns(title, coefficient_rows(self, alpha), notes(self, errors=True))
 
     def as_html(self, alpha: float = 0.05) -> str:
         """Return the table as HTML."""
-        return rendering.as_html(self, alpha)
+        head, *rows = coefficient_rows(self, alpha)
+        return in_html(f"{self.response_name}: {self.estimand}", head, rows, notes(self, errors=True))
 
     def as_latex(self, alpha: float = 0.05) -> str:
         """Return the table as a LaTeX tabular."""
-        return rendering.as_latex(self, alpha)
+        head, *rows = coefficient_rows(self, alpha)
+        declared = f"{DECLARED} {self.declared}." if self.declared else ""
+        return in_latex(head, rows, [self.void, declared, estimated_on(self._problem.noisy)])
 
-    def _repr_html_(self) -> str:
-        return self.as_html()
-
-    def __str__(self) -> str:
-        return rendering.as_text(self, 0.05)
+    __str__ = as_text
+    _repr_html_ = as_html
 
     def __repr__(self) -> str:
-        void = rendering.void_mark(self.void)
-        return f"Summary({void}{self.response_name!r}, {self.estimand}, {len(self.params)} coefficients)"
+        void, size = void_mark(self.void), f"{len(self.params)} coefficients"
+        return f"Summary({void}{self.response_name!r}, {self.estimand}, {size})"
 
 
 def summarise(problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
@@ -647,12 +657,8 @@ class Fitted(ABC, Generic[S]):
     """A model fitted from a release. It is immutable, so that its summary is computed once."""
 
     response: str
+    columns: tuple[str, ...]
     certificate: Certificate | None
-
-    @property
-    @abstractmethod
-    def _width(self) -> int:
-        """Number of encoded columns of the predictors."""
 
     def summary(
         self,
@@ -781,7 +787,8 @@ class FittedModel(Fitted[Summary], Named):
         return self._table.as_html()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({_void(self.certificate)}{self.response!r} on {self._width} encoded columns)"
+        void, columns = _void(self.certificate), f"{len(self.columns)} encoded columns"
+        return f"{type(self).__name__}({void}{self.response!r} on {columns})"
 
 
 class FittedClasses(Fitted[dict[Label, Summary]]):
@@ -841,7 +848,7 @@ class FittedClasses(Fitted[dict[Label, Summary]]):
         return "".join(own.as_html() for own in self._fitted.values())
 
     def __repr__(self) -> str:
-        void, columns = _void(self.certificate), f"{self._width} encoded columns"
+        void, columns = _void(self.certificate), f"{len(self.columns)} encoded columns"
         return f"{type(self).__name__}({void}{self.response!r} on {columns}, {len(self.classes)} classes)"
 
 

@@ -36,7 +36,7 @@ pooled by inverse variance:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -56,7 +56,7 @@ __all__ = [
     "AUTOMATIC_PASSES",
     "BINS",
     "MARGINAL_SHARES",
-    "SCHEDULES",
+    "SHARES",
     "Budgets",
     "Cleaned",
     "HistogramRequest",
@@ -81,7 +81,6 @@ __all__ = [
     "releases_of",
     "rows_in",
     "run_passes",
-    "schedule_of",
     "update_state",
     "whitenings",
 ]
@@ -307,10 +306,6 @@ class Cleaned:
         """The cleaned second moment, positive semidefinite."""
         return np.asarray((self.frame * self.values) @ self.frame.T)
 
-    def raised(self, floor: float) -> Floats:
-        """Return the matrix with ``floor`` added to every eigenvalue, in units of the noise."""
-        return np.asarray((self.frame * (self.values + floor)) @ self.frame.T)
-
 
 def clean(release: NoisyGram, *, matrix: Floats | None = None, scale: float = 1.0) -> Cleaned:
     r"""Shrink the eigenvalues in the metric in which the noise is isotropic.
@@ -430,10 +425,18 @@ def first_state(
     return State(pool, tuple(mu[1:]), intercept, intercept_energy)
 
 
-def rows_in(state: State) -> float:
-    """Return the noisy number of rows, or of privacy units, at least 10."""
+def rows_in(state: State, counts: Sequence[Floats] = ()) -> float:
+    """Return the noisy number of rows, or of privacy units, at least 10.
+
+    It is the mean over all histograms so far, ``counts`` of the next ones among them.
+    """
     if state.persons is not None:
         return max(state.persons.number, 10.0)
+    if counts:
+        total = float(np.mean([count.sum() for count in counts]))
+        if state.rows is not None:
+            total = (state.histograms * state.rows + total) / (state.histograms + 1)
+        return max(total, 10.0)
     if state.rows is not None:
         return state.rows
     M, N = state.pool.current.matrix, state.pool.current.shape
@@ -442,16 +445,6 @@ def rows_in(state: State) -> float:
         return float(max(energy, 10 * noise, 10.0))
     i = state.intercept
     return float(max(M[i, i] / state.intercept_energy, 10.0))
-
-
-def _counted(state: State, counts: tuple[Floats, ...]) -> float:
-    """Return the noisy number of rows or units, at least 10: the mean over all histograms."""
-    if state.persons is not None:
-        return rows_in(state)
-    total = float(np.mean([count.sum() for count in counts]))
-    if state.rows is not None:
-        total = (state.histograms * state.rows + total) / (state.histograms + 1)
-    return max(total, 10.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -495,7 +488,8 @@ def whitenings(cleaned: Cleaned, rows: float, powers: tuple[float, ...]) -> tupl
     of aᵀGa/n. Averaged over directions a this is :math:`(s/n)^2 (\sum_i w_i/\lambda_i)^2/m`, m for full whitening
     in units of (s/n)²: their ratio is `Metric.cost`.
     """
-    S = cleaned.raised(FLOOR * 2 * math.sqrt(len(cleaned.values)))
+    raised = cleaned.values + FLOOR * 2 * math.sqrt(len(cleaned.values))
+    S = (cleaned.frame * raised) @ cleaned.frame.T
     h, V = np.linalg.eigh((S + S.T) / 2)
     eigenvalues = np.maximum(h, h[-1] * _RANGE) / rows
     rotation = Transform.nearest(V.T)
@@ -586,9 +580,10 @@ def plan_pass(state: State, request: HistogramRequest, counts: tuple[Floats, ...
     vanishes relative to the noise. The declared metric, clipped at the largest norm, loses nothing and wins near ties
     (`WHOLE_TIE`).
     """
-    rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.current.matrix)
+    rows, mu, m = rows_in(state, counts), state.mu[1], len(state.pool.current.matrix)
     most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
     x = mu * rows / m**1.5
+    precision = 2 * x * x
     lost_weight = LAST_LOST_WEIGHT
     if len(state.mu) > 2:
         lost_weight = min(max(x / EARLY_SIGNAL, LOST_WEIGHT), 1.0) if state.for_inference else LOST_WEIGHT
@@ -596,21 +591,16 @@ def plan_pass(state: State, request: HistogramRequest, counts: tuple[Floats, ...
     for metric, edges, count in zip(request.metrics, request.edges, counts, strict=True):
         largest = most * metric.transform.largest_squared_norm
         tail = read_tail(count, edges, noise=request.noise, rows=rows, largest=largest)
-        loss = _noise_loss(metric, tail.edges, m, x) + lost_weight * tail.lost
+        loss = metric.cost * (tail.edges / m) ** 2 / precision + lost_weight * tail.lost
         loss = loss + 10.0 * np.maximum(tail.surely_lost - MOST_LOST, 0.0)
         i = int(np.argmin(loss))
         plan = PassRequest(metric, float(tail.edges[i]), mu, total, float(tail.kept_weight[i]), float(tail.lost[i]))
         plans.append((float(loss[i]), plan))
     least, best = min(plans, key=lambda found: found[0])
     whole = most * request.declared.transform.largest_squared_norm
-    if _noise_loss(request.declared, np.array(whole), m, x) <= WHOLE_TIE * least:
+    if request.declared.cost * np.square(whole / m) / precision <= WHOLE_TIE * least:
         return PassRequest(request.declared, whole, mu, total, kept_weight=1.0, lost=0.0)
     return replace(best, metric=replace(best.metric, transform=best.metric.transform.triangular()))
-
-
-def _noise_loss(metric: Metric, clips: Floats, m: int, x: float) -> Floats:
-    """Return the loss from noise in units of the residual variance, cost·κ²/(2x²)."""
-    return np.asarray(metric.cost * (clips / m) ** 2 / (2 * x * x))
 
 
 def as_released(request: PassRequest, matrix: Floats) -> NoisyGram:
@@ -713,24 +703,17 @@ class Schedule:
         return (first, *(share for weight in later for share in (q, weight)))
 
 
-SCHEDULES = {
-    1: Schedule(("1",)),
-    2: Schedule(("0.25", "0.75")),
-    3: Schedule(("0.10", "0.25", "0.65")),
-    4: Schedule(),
+SHARES = {
+    1: Schedule(("1",)).shares(),
+    2: Schedule(("0.25", "0.75")).shares(),
+    3: Schedule(("0.10", "0.25", "0.65")).shares(),
+    4: Schedule().shares(),
 }
-"""Schedules by the number of passes."""
-
-
-def schedule_of(passes: int) -> Schedule:
-    """Return the schedule for a number of passes."""
-    if passes not in SCHEDULES:
-        raise ArgumentError(f"passes must be one of {', '.join(map(str, SCHEDULES))}, got {passes!r}.")
-    return SCHEDULES[passes]
+"""Shares of the schedules by the number of passes."""
 
 
 def releases_of(
-    schedule: Schedule,
+    passes: int,
     m: int,
     *,
     models: ModelBudget | None = None,
@@ -743,8 +726,10 @@ def releases_of(
     Declared ``models`` follow the passes. ``marginals``, the numbers of their cells and of their sums, come last in the
     account, although they are drawn before everything else.
     """
-    shares, coordinates = schedule.shares(), (m * m, *(len(POWERS) * BINS, m * m) * (len(schedule.passes) - 1))
-    if len(shares) > 1:
+    if passes not in SHARES:
+        raise ArgumentError(f"passes must be one of {', '.join(map(str, SHARES))}, got {passes!r}.")
+    shares, coordinates = SHARES[passes], (m * m, *(len(POWERS) * BINS, m * m) * (passes - 1))
+    if passes > 1:
         shares = (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares))
         coordinates = (1 + persons, *coordinates)
     if models is not None:
@@ -829,7 +814,7 @@ def accounts_for(
     # Shares are compared with the constants of this module, not with each other: a file does not show the noise of
     # counts and histograms, so an account in which their parts are near 0 would be consistent with all published
     # passes. Changing the shares therefore changes the file format (docs/development.md).
-    shares, coordinates = releases_of(schedule_of(passes), m, models=models, persons=persons, marginals=marginals)
+    shares, coordinates = releases_of(passes, m, models=models, persons=persons, marginals=marginals)
     squares = [Fraction(part) ** 2 for part in account.noise_mu]
     if len(squares) != len(shares):
         return False

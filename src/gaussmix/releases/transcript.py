@@ -53,7 +53,7 @@ from gaussmix.releases.marginals import Marginals
 from gaussmix.releases.noisy import NORMAL_95, ClippingLoss, Fitted, NoisyMoment, fieller, share_words
 from gaussmix.releases.preconditioning import (
     BINS,
-    SCHEDULES,
+    SHARES,
     NoisyGram,
     PassRequest,
     Pool,
@@ -293,7 +293,7 @@ class Transcript:
             self.coded,
             self.weighted,
             # All heavy tails are top-coded, so that the last histogram misses little.
-            self._removed_bias <= LARGEST_BIAS
+            self.clipping_bias < LARGEST_BIAS
             and self.marginals is not None
             and self.marginals.thresholds().keys() <= self.coded.keys(),
         )
@@ -310,15 +310,6 @@ class Transcript:
         return np.diagonal(self.pooled.shape)
 
     @property
-    def _removed_bias(self) -> float:
-        """η/4: estimated bias of a coefficient from norm clipping, in standard errors of the privacy noise."""
-        output = self.passes[-1]
-        lost = 0.0 if output.request is None else min(output.request.lost, 0.5)
-        # In units of the clip the trace is Σ‖z‖² less what was clipped.
-        removed = lost / (1 - lost) * max(float(np.trace(output.matrix)), 0.0)
-        return ALIGNMENT * math.sqrt(2) * output.mu * removed if lost else 0.0
-
-    @property
     def clipping_bias(self) -> float:
         """B: allowance for the distance of the unweighted coefficients, in standard errors of the privacy noise.
 
@@ -329,7 +320,13 @@ class Transcript:
         most tables intervals hold the unweighted coefficients too, but where few rows tell nearly collinear columns
         apart the difference is many standard errors, and the last histogram cannot show it reliably.
         """
-        return min(self._removed_bias, LARGEST_BIAS)
+        output = self.passes[-1]
+        lost = 0.0 if output.request is None else min(output.request.lost, 0.5)
+        if not lost:
+            return 0.0
+        # In units of the clip the trace is Σ‖z‖² less what was clipped.
+        removed = lost / (1 - lost) * max(float(np.trace(output.matrix)), 0.0)
+        return min(ALIGNMENT * math.sqrt(2) * output.mu * removed, LARGEST_BIAS)
 
     @cached_property
     def clipping_loss(self) -> ClippingLoss | None:
@@ -351,7 +348,7 @@ class Transcript:
         released = as_released(output.request, output.matrix / output.rate)
         energy = start(self.schema, self.passes[0].matrix, [1.0]).intercept_energy
         kept, noise = released.matrix[at, at] / energy, math.sqrt(2) * released.shape[at, at] / energy
-        shares = SCHEDULES[len(self.passes)].shares()
+        shares = SHARES[len(self.passes)]
         rate = output.counted_rate
         mu_q = output.mu * math.sqrt(shares[-2] / shares[-1]) * rate
         counted = math.sqrt(BINS / (len(self.passes) - 1) / mu_q**2 + n * (1 - rate) / rate)
@@ -423,14 +420,11 @@ def _statistics(output: PassOutput, request: PassRequest, before: Pool) -> list[
     above = np.triu_indices(m)
     variance = d[above[0]] * d[above[1]]
     weight = np.where(above[0] == above[1], math.sqrt(0.5), 1.0)
-
-    def entries(matrix: Floats, basis: Floats) -> Floats:
-        return np.asarray((basis.T @ matrix @ basis)[above] * weight)
-
+    outputs = [(output.matrix * (math.sqrt(2) * output.mu), U)]
+    outputs += [(member.matrix, whiten.T @ U) for member in before.members]
     with np.errstate(over="ignore", invalid="ignore"):
-        seen = entries(output.matrix * (math.sqrt(2) * output.mu), U)
-        predicted = np.column_stack([entries(member.matrix, whiten.T @ U) for member in before.members])
-        found = []
+        seen, *earlier = ((basis.T @ matrix @ basis)[above] * weight for matrix, basis in outputs)
+        predicted, found = np.column_stack(earlier), list[tuple[float, int]]()
         for limit in LARGEST_VARIANCES:
             used = variance <= limit
             own, freedom = seen[used], int(used.sum()) - predicted.shape[1]

@@ -61,7 +61,6 @@ from gaussmix.releases.preconditioning import (
     rates_of,
     releases_of,
     run_passes,
-    schedule_of,
 )
 from gaussmix.releases.transcript import PassOutput, Transcript, start
 
@@ -546,7 +545,7 @@ class Planner:
 
     def _account(self, epsilon: float) -> LatticeAccount:
         marginals = MarginalPlan(self.schema).coordinates if self._has_marginals else None
-        shares, coordinates = releases_of(schedule_of(self.passes), self.schema.n_columns, marginals=marginals)
+        shares, coordinates = releases_of(self.passes, self.schema.n_columns, marginals=marginals)
         account = lattice_account(
             epsilon, self.delta, shares=shares, coordinates=coordinates, neighbours=self.neighbours
         )
