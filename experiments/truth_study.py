@@ -310,7 +310,16 @@ def page_tables(results: pd.DataFrame) -> dict[str, str]:
         own = own.set_index("epsilon")
         cells = [_cell(own[column], 2) for column in ("coverage", "coverage_plain", "least_plain")]
         rows.append(f"| {name}, {response} | {' | '.join(cells)} |")
-    return found | {"failures": "\n".join(rows)}
+    found["failures"] = "\n".join(rows)
+    # What top-coding and row weights change, at ε = 1: shares of rows, and coefficients in standard errors.
+    rows = []
+    for name, own in results[results["epsilon"] == 1].groupby("table", sort=False):
+        group, coded = own[own["kind"] == "coefficient"], own[own["kind"] == "coded"]["changed"]
+        shares = f"{100 * coded.mean():.1f} ({100 * coded.max():.1f})" if coded.max() > 0 else "0"
+        moves = [f"{moved.median():.1f} ({moved.max():.1f})" for moved in (group["moved"], group["weighted"])]
+        length = math.exp(np.log(group["length"].dropna()).mean())
+        rows.append(f"| {str(name).replace('_', ' ')} | {shares} | {' | '.join(moves)} | {length:.1f} |")
+    return found | {"changes": "\n".join(rows)}
 
 
 def _cell(values: pd.Series, digits: int) -> str:

@@ -104,6 +104,27 @@ def test_commas_in_terms_and_names_separate_nothing(tmp_path):
     assert "cost, paid" in run("ols", str(out), "age", "--predictors", "cost, paid")
 
 
+def test_coefficients_are_printed_per_several_units(file):
+    one, ten = (
+        json.loads(run("ols", file, "cost", "--json", *per))["coefficients"] for per in ((), ("--per", "age=10"))
+    )
+    assert ten["age (per 10)"]["coef"] == pytest.approx(10 * one["age"]["coef"])
+    assert "age (per SD of " in run("logit", file, "smoker", "--predictors", "age", "--odds", "--per", "age=sd")
+    for wrong in ("age", "age=ten", "=3"):
+        assert "--per must have the form COEFFICIENT=NUMBER" in run("ols", file, "cost", "--per", wrong, code=2)
+    assert "per must name coefficients of columns that are numbers" in run("ols", file, "cost", "--per", "a=2", code=2)
+
+
+def test_columns_of_tables_are_separated_by_commas_or_repeated(file):
+    assert run("describe", file, "--columns", "age,cost") == run(
+        "describe", file, "--columns", "age", "--columns", "cost"
+    )
+    assert run("corr", file, "--columns", "age,cost", "--given", "smoker") == run(
+        "corr", file, "--columns", "age", "--columns", "cost", "--given", "smoker"
+    )
+    assert "must not be empty" in run("describe", file, "--columns", "", code=2)
+
+
 @pytest.mark.parametrize(
     "line",
     [

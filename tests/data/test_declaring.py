@@ -50,7 +50,7 @@ def test_written_and_read_back_exactly(column):
         ({"lower": 0}, "Column 'a': upper is not declared"),
         ({}, "Column 'a': lower and upper are not declared"),
         (["0", 1], "bounds must be numbers, without quotes"),
-        ([0, 1, 2], r"Column 'a': a list must be \[lower, upper\].*, got 3 entries"),
+        ([0, 1, 2], r"Column 'a': a list must be two numbers \[lower, upper\].*, got 3 entries"),
         (3, "Column 'a': a column cannot be declared by an object of type int. Declare a numeric column by"),
         ("number", r"Column 'a': 'number' does not declare a column: a number needs bounds: \[lower, upper\]"),
         ("number?", r"its type 'number\?' was guessed from the rows. Confirm it by removing the question mark"),

@@ -74,3 +74,11 @@ def test_sums_of_columns_are_parsed_as_by_formulaic(formula):
 
     parsed = DefaultFormulaParser().get_terms(formula.partition("~")[2])
     assert list(read_formula(formula).predictors) == [str(term) for term in parsed if str(term) != "1"]
+
+
+@pytest.mark.parametrize(
+    "formula", ["y ~ a + a^2", "y ~ a**2", "y ~ log(a) ^ 2", "y ~ `a b`^2", "y ~ b + (a + b):c**2"]
+)
+def test_powers_of_a_column_are_rejected_because_formulas_take_them_as_the_column(formula):
+    with pytest.raises(ArgumentError, match=r"must not contain powers of a column .* Write poly\(age, 2\)"):
+        read_formula(formula)

@@ -60,13 +60,14 @@ def test_a_partition_of_a_delta_lake_table_is_refused(tmp_path):
         open_table(tmp_path / "delta" / "year=2024").schema()
 
 
-def test_iceberg_and_hudi_directories_are_refused(tmp_path):
+@pytest.mark.parametrize("mark", [".hoodie", "_hudi"])
+def test_iceberg_and_hudi_directories_are_refused(tmp_path, mark):
     iceberg(tmp_path)
     for path in (tmp_path, f"{tmp_path}/health/patients/data"):
         with pytest.raises(ArgumentError, match="is an Iceberg table"):
             open_table(path).schema()
     folder = tmp_path / "hudi"
-    (folder / ".hoodie").mkdir(parents=True)
+    (folder / mark).mkdir(parents=True)
     pq.write_table(NEW, folder / "a.parquet")
     with pytest.raises(ArgumentError, match=r"is a Hudi table.*Pass a Spark data frame"):
         open_table(folder).schema()

@@ -429,7 +429,7 @@ def test_a_column_that_appears_late_in_the_files(tmp_path):
 def test_csv_type_that_changes_in_mid_file(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("b,a\n" + "0,1.5\n" * 1_000_000 + f"0,{SECRET}\n")
-    fails(ValueError, r"Column 'a' of .*t.csv must hold values that are a number", path)
+    fails(ValueError, r"Column 'a' of .*t.csv must hold numbers", path)
 
 
 def test_csv_errors_have_the_same_words_when_arrow_has_one_thread(tmp_path):
@@ -438,7 +438,7 @@ def test_csv_errors_have_the_same_words_when_arrow_has_one_thread(tmp_path):
     threads = pa.cpu_count()
     pa.set_cpu_count(1)
     try:
-        fails(ValueError, r"Column 'a' of .*t.csv must hold values that are a number", path)
+        fails(ValueError, r"Column 'a' of .*t.csv must hold numbers", path)
     finally:
         pa.set_cpu_count(threads)
 
@@ -474,7 +474,7 @@ def test_truncated_csv(tmp_path):
 
 def test_csv_that_is_not_text(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"a,s\n1,\xff\xfe\n")
-    fails(ValueError, r"Column 's' of .*t.csv must hold values that are of the type string", tmp_path / "t.csv", ["s"],
+    fails(ValueError, r"Column 's' of .*t.csv must hold values of the type string", tmp_path / "t.csv", ["s"],
           types={"s": pa.string()})  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def test_words_and_types_of_conditions():
 def test_the_text_says_everything():
     words = str(fitted("LinearRegression"))
     for text in (
-        "Gaussian mechanism on the Gram matrix (discrete Gaussian) (LinearRegression): (1, 1e-06)",
+        "(1, 1e-06)-differentially private: Gaussian mechanism on the Gram matrix (discrete Gaussian), made by LinearR",
         "membership-inference power ≤ 7.95 % at a 5 % false-positive rate",
         "add-remove",
         "one row added or removed",

@@ -129,6 +129,21 @@ def test_group_means_and_anova_are_those_of_the_table(exact):
     assert found.table().columns["term"] == ("smoker", "residual")
 
 
+def test_group_means_and_intervals_lie_within_the_bounds_of_the_response():
+    rng, n = np.random.default_rng(1), 3000
+    table = {"x": rng.uniform(0, 1, n) ** 3, "g": np.where(rng.random(n) < 0.005, "rare", "common")}
+    for seed in range(5):
+        private = gm.release(
+            table, {"x": [0, 1], "g": ["common", "rare", "none"]}, epsilon=0.5, delta=1e-6, random_state=seed
+        )
+        found = private.means("x", by="g")
+        upper = private.schema.parts["x"].upper  # of the coded column
+        for row in found.rows():
+            assert 0 <= row["conf.low"] <= row["conf.high"] <= upper <= 1, row
+            assert np.isnan(row["mean"]) or row["conf.low"] <= row["mean"] <= row["conf.high"], row
+        assert any("whole range of the response" in note for note in found.notes)
+
+
 def test_cells_sums_and_correlations_move_as_they_say():
     """Noise of known law on the table's own matrix: intervals cover, for one pass in a random metric."""
     schema, rng = Schema.of({"x": [0, 10], "a": ["p", "q"], "b": ["r", "s", "t"]}), np.random.default_rng(0)

@@ -537,3 +537,30 @@ def test_models_of_the_three_families_have_one_type(private):
             ((LOGIT, "sick"), (PROBIT, "sick"), (POISSON, "visits"))} == {glm.GeneralizedLinearModel}  # fmt: skip
     assert isinstance(private.logit("sick", ["age"])._model, Model)
     assert isinstance(private.logit("sick", ["age"])._model.responses[0], Response)
+
+
+def test_a_class_without_rows_is_not_identified_and_has_probability_zero():
+    schema = {"age": [0, 100], "region": {"levels": ["none", "north", "south", "west", "empty"]}}
+    private = gm.release(TABLE, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
+    model = private.mnlogit("region", ["age"])
+    found = model.summary()
+    assert set(found) == {"none", "south", "west", "empty"}  # against the first class that has rows
+    for name, own in found.items():
+        absent = name in ("none", "empty")
+        assert all(math.isnan(value) == absent for value in own.params.values())
+        assert all(math.isnan(end) == absent for ends in own.conf_int().values() for end in ends)
+    assert "the count of class empty is not significantly above zero" in str(found["empty"])
+    assert all(math.isnan(value) for value in model.summary(reference={"region": "none"})["south"].params.values())
+    p = model.predict(TABLE[:100])
+    np.testing.assert_array_equal(p[:, [0, 4]], 0.0)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_allclose(p.mean(axis=0)[1:4], [0.5, 0.3, 0.2], atol=0.05)
+
+
+def test_odds_ratios_per_several_units_are_powers(private):
+    one = private.logit("sick", ["age", "smoker"]).summary()
+    ten = one.per({"age": 10})
+    assert ten.params["age (per 10)"] == pytest.approx(10 * one.params["age"])
+    assert ten.pvalues["age (per 10)"] == one.pvalues["age"]
+    np.testing.assert_allclose(ten.conf_int()["age (per 10)"], np.multiply(10, one.conf_int()["age"]))
+    assert ten.params["smoker"] == one.params["smoker"]

@@ -326,3 +326,27 @@ def test_the_risk_decides_as_the_true_errors_of_predictions():
             right += (fit.risk > mean.risk) == (truly > 0)
     assert told > 60
     assert right > 0.8 * told
+
+
+def test_coefficients_per_standard_deviation_are_those_of_standardised_columns():
+    rng = np.random.default_rng(3)
+    n = 40_000
+    x, z = rng.normal(50, 12, n).clip(0, 100), rng.random(n) < 0.4
+    table = {"x": x, "z": z, "y": (0.2 * x + 3 * z + rng.normal(0, 2, n)).clip(-10, 40)}
+    private = gm.release(
+        table, {"x": [0, 100], "z": "boolean", "y": [-10, 40]}, epsilon=3.0, delta=1e-6, random_state=0, topcode=None
+    )
+    one = private.ols("y").summary()
+    own = one.per({"x": "sd"})
+    (name,) = [name for name in own.params if name.startswith("x (per SD of ")]
+    factor = own.params[name] / one.params["x"]
+    assert factor == pytest.approx(x.std(), rel=0.02)
+    assert own.bse[name] == pytest.approx(factor * one.bse["x"])
+    assert own.t_test(f"{name} = 0").pvalue[0] == pytest.approx(own.pvalues[name])
+    assert name in str(own)
+    assert [*one.per({"x": 1000}).params] == ["(intercept)", "x (per 1,000)", "z"]
+    for wrong in ({"z": 2}, {"(intercept)": 2}, {"nobody": 2}):
+        with pytest.raises(gm.errors.ArgumentError, match="per must name coefficients of columns that are numbers"):
+            one.per(wrong)
+    with pytest.raises(gm.errors.ArgumentError, match="per must be a number > 0"):
+        one.per({"x": -1})

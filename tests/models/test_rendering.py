@@ -104,14 +104,14 @@ def test_rare_levels_and_related_columns_are_listed():
     noisy = NoisyMoment(G, shape=np.diag([40.0, 40.0, 40.0, 1.0]))
     summary = summarise(problem(noisy, counts={"x2": (160.4, 56.6)}))
     assert summary.left_out == {
-        "x2": "about 160 (SE 57) rows: counted with the reference level",
+        "x2": "total row weight about 160 (SE 57): counted with the reference level",
         "x0": "too little signal after adjusting for x1",
     }
     assert summary.stands_for == {"x1": ("x0",)}
     text = str(summary)
     assert next(line for line in text.splitlines() if line.startswith("x1")).startswith("x1 †")
     assert "† x1 also absorbs the effect of x0, left out." in text
-    assert "Left out: x2, about 160 (SE 57) rows: counted with the reference level." in text
+    assert "Left out: x2, total row weight about 160 (SE 57): counted with the reference level." in text
     assert as_plain(summary)["coefficients"]["x1"]["stands_for"] == ["x0"]
 
 

@@ -129,7 +129,7 @@ def test_no_release_can_be_made_with_other_noise(private, single):
     with pytest.raises(gm.NotPrivateError, match="passes of the release do not match"):
         gm.Release(single.statistic, certificate)
     other = replace(certificate, account=AdaSSPAccount(noise=50.0, ridge=0.0, rho=0.05, analysis="exact"))
-    with pytest.raises(gm.NotPrivateError, match="for another kind of release"):
+    with pytest.raises(gm.NotPrivateError, match="does not describe a release of this kind"):
         gm.Release(statistic, other)
 
 

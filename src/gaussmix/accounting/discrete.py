@@ -421,7 +421,9 @@ def account_within(
     """
     check.choice(NEIGHBOURS, neighbours=neighbours)
     if not shares or len(shares) != len(coordinates):
-        raise ArgumentError("shares and coordinates must have one entry for each release.")
+        raise ArgumentError(
+            f"shares and coordinates must have one entry for each release, got {len(shares)} and {len(coordinates)}."
+        )
     counts = [check.positive_integer(coordinates=count) for count in coordinates]
     parts = split_mu(root_down(Fraction(mu) ** 2 / 2) if neighbours == "replace-one" else mu, shares)
 

@@ -21,8 +21,8 @@ from gaussmix.cli.options import (
     Decorator,
     Printing,
     collected,
+    names_in,
     out_option,
-    predictors_in,
     printing_options,
 )
 from gaussmix.data.readers import PARQUET
@@ -67,6 +67,12 @@ _CODING = (
         ),
     ),
 )
+_PER = click.option(
+    "--per",
+    multiple=True,
+    metavar="COEFFICIENT=UNITS",
+    help="Coefficients per several units, e.g. 'distance=1000', or per standard deviation, 'age=sd'. Repeatable.",
+)
 _POPULATION = (
     click.option(
         "--estimand",
@@ -85,10 +91,19 @@ def _model_options(*, population: bool = True) -> Decorator:
     def collect(given: dict[str, Any]) -> None:
         names = ("collapse", "reference", *(("estimand", "rows") if population else ()))
         given["summary"] = _summary_options(**{name: given.pop(name) for name in names})
+        given["summary"]["per"] = _units_in(given.pop("per"))
         given["release"] = release = load(given.pop("file"))
-        given["predictors"] = predictors_in(release, given["predictors"])
+        given["predictors"] = names_in(release, given["predictors"])
 
-    options = [RELEASE, click.argument("response"), PREDICTORS, *_POPULATION * population, *_CODING, printing_options]
+    options = [
+        RELEASE,
+        click.argument("response"),
+        PREDICTORS,
+        *_POPULATION * population,
+        *_CODING,
+        _PER,
+        printing_options,
+    ]
     return collected(options, collect)
 
 
@@ -126,6 +141,20 @@ def _summary_options(
     if rows is not None and estimand != "population":
         raise click.UsageError("--rows requires --estimand population.")
     return {**options, "estimand": estimand, "n_rows": rows}
+
+
+def _units_in(per: Sequence[str]) -> dict[str, Any]:
+    """Return units by coefficient, as :meth:`gaussmix.models.results.Summary.per` takes them."""
+    found: dict[str, Any] = {}
+    for text in per:
+        name, equals, units = text.rpartition("=")
+        try:
+            found[name] = units if units == "sd" else float(units)
+        except ValueError:
+            equals = ""
+        if not (name and equals):
+            raise click.UsageError(f"--per must have the form COEFFICIENT=NUMBER or COEFFICIENT=sd, got {text!r}.")
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -203,9 +232,11 @@ def _print_model(
     predictor: Predictor | None = None,
 ) -> None:
     """Print one table of coefficients, or of their exponentials, per class; in JSON also a regularised predictor."""
-    alpha, several = printing.alpha, isinstance(model, MultinomialModel)
+    alpha, several, units = printing.alpha, isinstance(model, MultinomialModel), options.pop("per")
     found = model.summary(**options)
     summaries = {str(name): own for name, own in found.items()} if isinstance(found, dict) else {model.response: found}
+    if units:
+        summaries = {name: own.per(units) for name, own in summaries.items()}
     tables = {name: ratio_table(own, alpha) if ratios else tidy_table(own, alpha) for name, own in summaries.items()}
     shown: list[Summary | ResultTable] = list((tables if ratios else summaries).values())
     if printing.style == "json":
@@ -233,7 +264,9 @@ def _stacked(tables: dict[str, ResultTable]) -> ResultTable:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Descriptive statistics
-_COLUMNS = click.option("--columns", multiple=True, help="Column to include. Default: all. Repeatable.")
+_COLUMNS = click.option(
+    "--columns", multiple=True, help="Columns to include, with commas or the option repeated. Default: all."
+)
 
 
 @command()
@@ -242,7 +275,8 @@ _COLUMNS = click.option("--columns", multiple=True, help="Column to include. Def
 @printing_options
 def describe(file: Path, columns: Sequence[str], printing: Printing) -> None:
     """Print counts, means, standard deviations, quartiles and shares of levels of a release, with intervals."""
-    _print_table(load(file).describe(list(columns) or None, alpha=printing.alpha), printing)
+    release = load(file)
+    _print_table(release.describe(names_in(release, columns), alpha=printing.alpha), printing)
 
 
 @command()
@@ -264,11 +298,12 @@ def means(file: Path, response: str, by: str | None, printing: Printing) -> None
 @command()
 @RELEASE
 @_COLUMNS
-@click.option("--given", multiple=True, help="Column to partial out. Repeatable.")
+@click.option("--given", multiple=True, help="Columns to partial out, with commas or the option repeated.")
 @printing_options
 def corr(file: Path, columns: Sequence[str], given: Sequence[str], printing: Printing) -> None:
     """Print correlations of the columns of a release; with intervals as JSON, CSV or LaTeX."""
-    found = load(file).corr(list(columns) or None, given=list(given))
+    release = load(file)
+    found = release.corr(names_in(release, columns), given=names_in(release, given) or [])
     _print_table(found.pairs(printing.alpha), printing, text=str(found))
 
 

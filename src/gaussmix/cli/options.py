@@ -49,8 +49,8 @@ __all__ = [
     "Sources",
     "budget_options",
     "collected",
+    "names_in",
     "out_option",
-    "predictors_in",
     "printing_options",
     "refuse_lone_force",
     "schema_option",
@@ -363,9 +363,12 @@ PREDICTORS = click.option(
 )
 
 
-def predictors_in(release: Release, given: Sequence[str]) -> list[str] | None:
-    """Return the names in ``--predictors``, split at commas outside parentheses; None for all other columns."""
+def names_in(release: Release, given: Sequence[str]) -> list[str] | None:
+    """Return names of columns and terms, split at commas outside parentheses; None if the option is not given."""
     names: list[str] = []
+    known = {*release.schema.parts, *release.certificate.schema.columns}
     for text in given:
-        names += [text] if text in release.schema.parts else [name.strip() for name in _COMMA.split(text)]
+        names += [text] if text in known else [name.strip() for name in _COMMA.split(text)]
+    if not all(names):
+        raise click.UsageError("A list of columns must not be empty or have an empty entry.")
     return names or None

@@ -32,8 +32,8 @@ from gaussmix.cli.options import (
     PREDICTORS,
     RELEASE,
     UNIT,
+    names_in,
     out_option,
-    predictors_in,
     refuse_lone_force,
     unit_of,
 )
@@ -114,7 +114,7 @@ def report(
         echo(f"wrote {_write(label, as_svg(release), force)}", err=True)
     if out is None:
         return
-    page["predictors"] = predictors_in(release, page["predictors"])
+    page["predictors"] = names_in(release, page["predictors"])
     written, valid = _write(out, render(release, file_sha256=digest, **page), force), is_valid(release)
     if as_json:
         echo_json({"file": str(written), "release": str(file), "private": valid})

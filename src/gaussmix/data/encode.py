@@ -462,7 +462,7 @@ def numbers_of(name: str, column: Numeric | Boolean | Vector, array: pa.Array) -
         if pa.types.is_temporal(kind):
             cure = "Declare it as a date with an origin."
         elif is_text(kind):
-            cure = "Cast it to a number, or declare it as categorical with its levels."
+            kind, cure = "text", "Convert it to numbers, or declare it as categorical with its levels."
         raise DataTypeError(f"Column {name!r} must hold {what}, but its type is {kind}. {cure}")
     return cast(Rows, array.to_numpy(zero_copy_only=False))
 

@@ -300,7 +300,7 @@ class NormCounts(Query[BinCounts]):
 
     def _start(self, m: int) -> None:
         if not self.transforms or len(self.transforms) != len(self.edges):
-            raise ArgumentError("Counts of row norms require at least one transform, with edges for each transform.")
+            raise ArgumentError("transforms must not be empty, and edges must have one entry for each transform.")
         first, *others = self.transforms
         self.set_up(m, *self.transforms, compiled=all(map(first.same_integers, others)))
         self.factors, self.limits = [], []

@@ -184,9 +184,14 @@ def _csv_error(words: str, header: Sequence[str], where: str) -> DataError:
     found = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([\w\[\]]+)", words)
     if found and int(found[1]) < len(header):
         name = header[int(found[1])]
-        kind = {"double": "a number", "bool": "true or false, 1 or 0"}.get(found[2], f"of the type {found[2]}")
+        if found[2] == "bool":
+            return DataError(
+                f"Column {name!r} of {where} must hold true and false, or 1 and 0. Correct the file, or declare its "
+                'values as levels, such as ["no", "yes"]; codes for missing values as na_values (--na-value).'
+            )
+        kind = {"double": "numbers"}.get(found[2], f"values of the type {found[2]}")
         return DataError(
-            f"Column {name!r} of {where} must hold values that are {kind}, as the schema declares. "
+            f"Column {name!r} of {where} must hold {kind}, as the schema declares. "
             "Correct the file or the schema; declare codes for missing values (na_values, --na-value)."
         )
     if re.search(r"Expected \d+ columns, got \d+", words):
@@ -660,6 +665,7 @@ _LAKEHOUSES = {
     "_delta_log": ("a Delta Lake table", "Pass deltalake.DeltaTable(...) or a Spark data frame."),
     "metadata/*.metadata.json": ("an Iceberg table", "Pass the table of a pyiceberg catalog or a Spark data frame."),
     ".hoodie": ("a Hudi table", "Pass a Spark data frame."),
+    "_hudi": ("a Hudi table", "Pass a Spark data frame."),
 }
 """What marks the directory of a table that keeps earlier versions of its rows beside the current ones."""
 

@@ -175,8 +175,8 @@ def parse_column(declared: object) -> Column:
             return Categorical(tuple(declared))
         if len(declared) != 2:
             raise DeclarationError(
-                f"a list must be [lower, upper] or levels that are all text, got {len(declared)} entries. "
-                f"{HOW_TO_DECLARE}"
+                f"a list must be two numbers [lower, upper] or levels that are all text, got {len(declared)} entries. "
+                f'Declare integer levels as {{"levels": [1, 2, 3]}}. {HOW_TO_DECLARE}'
             )
         return Numeric(*declared)
     if not isinstance(declared, Mapping):
@@ -239,8 +239,14 @@ def _implied_kind(declared: Mapping[str, Any]) -> str:
     return "categorical" if "levels" in declared else "vector" if "size" in declared else "numeric"
 
 
-def read_declared(path: Path) -> Mapping[str, Any]:
+def read_declared(source: str | os.PathLike[str]) -> Mapping[str, Any]:
     """Return the content of a TOML or JSON file."""
+    if not isinstance(source, str | os.PathLike):
+        raise ArgumentTypeError(
+            "schema must be a Schema, a mapping of column names to declarations, or the path of a JSON or TOML file, "
+            f"got {type(source).__name__}."
+        )
+    path = Path(source)
     suffix = path.suffix.lower()
     if suffix not in (".toml", ".json"):
         raise DeclarationError(f"A schema file must end in .toml or .json, got {str(path)!r}.")
@@ -410,7 +416,7 @@ class Schema:
         """
         if isinstance(source, Schema):
             return replace(source, **more) if more else source
-        declared = source if isinstance(source, Mapping) else read_declared(Path(source))
+        declared = source if isinstance(source, Mapping) else read_declared(source)
         parts = [part.name for part in fields(cls) if part.init]
         if "columns" not in declared:
             return cls(cast(Mapping[str, Column], declared), **more)
@@ -619,7 +625,7 @@ class PartialSchema:
             raise DeclarationError(
                 "All columns of this schema are fully declared: there are no bounds or levels to estimate."
             )
-        declared = source if isinstance(source, Mapping) else read_declared(Path(source))
+        declared = source if isinstance(source, Mapping) else read_declared(source)
         rest: dict[str, Any] = {}
         if "columns" in declared:
             rest = {key: value for key, value in declared.items() if key != "columns"}
@@ -752,11 +758,20 @@ def read_formula(text: str) -> Formula:
     return Formula(response[0], predictors)
 
 
+_QUOTED_OR_CALL = re.compile(r"`[^`]*`|\w+\([^()]*\)")
+_POWER_OF_ONE = re.compile(r"\w\s*(\^|\*\*)")  # (a + b)^2 is a product of sums
+
+
 def _terms(side: str, whole: str) -> tuple[str, ...]:
     """Return the terms of one side as text, without the intercept, which is required."""
     names = [name.strip() for name in side.split("+")]
     if all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
         return tuple(Base(name).text for name in dict.fromkeys(names))  # releases of declared models need no formulaic
+    if _POWER_OF_ONE.search(_QUOTED_OR_CALL.sub("x", side)):
+        raise ArgumentError(
+            f"formula must not contain powers of a column with ^ or **, got {whole!r}: in formulas of R and patsy they "
+            "stand for the column itself. Write poly(age, 2)."
+        )
     try:
         from formulaic.errors import FormulaParsingError
         from formulaic.parser import DefaultFormulaParser

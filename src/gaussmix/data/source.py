@@ -70,7 +70,7 @@ class CsvOptions:
     def __post_init__(self) -> None:
         for name in ("skip_initial_space", "quoted_newlines"):
             if not isinstance(getattr(self, name), bool):
-                raise ArgumentTypeError(f"{name} must be True or False.")
+                raise ArgumentTypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         if self.delimiter is not None and not _is_delimiter(self.delimiter):
             raise ArgumentError(
                 f"delimiter must be one ASCII character other than a quote, a space or a line break, "
@@ -134,7 +134,7 @@ class ReadOptions:
             positive_integer(expected_rows=self.expected_rows)
         for name in ("progress", "row_by_row", "sorted_by_unit"):
             if not isinstance(getattr(self, name), bool):
-                raise ArgumentTypeError(f"{name} must be True or False.")
+                raise ArgumentTypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
 
 
 BATCH_ROWS = 2**16
@@ -558,7 +558,7 @@ def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> N
                 )
             elif any(other.casefold() == name.casefold() for other in found):
                 way = "The table has a column whose name differs only in case: use the table's spelling."
-            elif len(found) == 1:
+            elif len(found) == 1 and any(mark in found[0] for mark in ";|\t"):
                 way += (
                     " The table has only one column: if it is a CSV file, declare the character between its fields "
                     "(delimiter, --delimiter)."

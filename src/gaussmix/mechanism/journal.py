@@ -259,14 +259,16 @@ class Journal:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            raise OutputError(f"{self.path} is in use: another process is drawing this release.") from None
+            raise OutputError(
+                f"{self.path} is in use by another process that makes this release. Wait until it has finished."
+            ) from None
         self._file = file
 
     def _load(self) -> None:
         """Read header and complete records. What follows the last of them was being written when the run stopped."""
         content = self._file.read()
         if not content.startswith(PARTIAL_MAGIC):
-            raise DamagedError(f"{self.path} is not the file of an unfinished release.")
+            raise DamagedError(f"{self.path} is not a partial release. Move it, or choose another output file.")
         version, header, rest = [*content[len(PARTIAL_MAGIC) :].split(b"\n", 2), b"", b""][:3]
         if version != b"%d" % FORMAT:
             raise DamagedError(other_format(self.path, int(version) if version.isdigit() else 0, FORMAT))

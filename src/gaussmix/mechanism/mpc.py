@@ -264,7 +264,8 @@ class Mesh:
         """Return the sums over all sites of their integers; nothing else about them is revealed."""
         if not all(-LARGEST_INPUT < value < LARGEST_INPUT for value in values):
             raise ArgumentError(  # impossible on any lattice
-                "A value exceeds the range of the secure sum. This is a bug in gaussmix; these values were not sent."
+                "A value exceeds the range of the secure sum. This is a bug in gaussmix: please report it. These "
+                "values were not sent."
             )
         self._doing = doing
         return self._call(self._summed(values))

@@ -414,7 +414,9 @@ def _start(fitted: GeneralizedLinearModel) -> tuple[Floats, Floats, Fit | None]:
     if not are_vectors(schema, indices):
         found = fit_model(model)
         if found.unknown.all():
-            raise ArgumentError("No coefficient is identified at this budget.")
+            raise ArgumentError(
+                "No coefficient is identified at this budget. Use a larger epsilon, more rows or fewer predictors."
+            )
         return _coding(found.problems[0])[found.kept], found.theta[0], found
     indices = [*schema.groups[INTERCEPT], *indices]
     features = np.eye(schema.n_columns)[indices]

@@ -547,10 +547,9 @@ class Crosstab(_Tabular):
     _about: tuple[str, ...] = field(repr=False)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return intervals of the counts, shape (A, B, 2), not below 0."""
+        """Return intervals of the counts, shape (A, B, 2). Their ends can be negative, like the counts."""
         z = _z(alpha)
-        ends = np.stack([self.estimates - z * self.std_errors, self.estimates + z * self.std_errors], axis=-1)
-        return np.asarray(np.maximum(ends, 0.0))
+        return np.stack([self.estimates - z * self.std_errors, self.estimates + z * self.std_errors], axis=-1)
 
     def shares(self, within: str = "all", alpha: float = 0.05) -> tuple[Floats, Floats]:
         """Return shares of all rows, of each row or of each column, (A, B); and Fieller's intervals, (A, B, 2).
@@ -714,18 +713,24 @@ def group_sums(noisy: NoisyMoment, schema: Schema, response: str, by: str) -> tu
     return labels, fit_structure(own, group_designs(np.column_stack([np.ones(len(kinds)), kinds])))
 
 
+NO_ROWS = "An interval is the whole range of the response if a level's count is not significantly different from zero."
+
+
 def group_means(release: Release, response: str, by: str, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.means`."""
     z, schema = _z(alpha), release.schema
     labels, sums = group_sums(release.statistic.noisy, schema, response, by)
     centre, k = float(schema.units.centres[schema.groups[response][0]]), len(labels)
-    found: list[tuple[Any, ...]] = []
+    column = column_of(schema, response)
+    bounds = (column.lower, column.upper) if isinstance(column, Numeric) else (0.0, 1.0)
+    found, unbounded = list[tuple[Any, ...]](), False
     for place, label in enumerate(labels):
-        mean, error, low, high = fieller(sums.mapped(np.eye(2 * k + 1)[[k + place, place]]), z)
-        found.append((label, mean + centre, error, low + centre, high + centre))
+        mean, error, *ends = fieller(sums.mapped(np.eye(2 * k + 1)[[k + place, place]]), z)
+        unbounded |= math.isinf(ends[1])
+        mean, low, high = np.clip([mean + centre, *(end + centre for end in ends)], *bounds).tolist()
+        found.append((label, mean, error, low, high))
     names = (by, "mean", "std.error", "conf.low", "conf.high")
-    unbounded = "Unbounded interval: the level's count is not significantly different from zero."
-    words = (unbounded,) * any(math.isinf(row[-1]) for row in found)
+    words = (NO_ROWS,) * unbounded
     notes = (*notes_of(release, of_models=True), *words)
     return ResultTable(f"mean of {response} by {by}", columns_of(names, found), notes)
 

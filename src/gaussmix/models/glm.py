@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from gaussmix import _validation as check
@@ -34,7 +35,7 @@ from gaussmix.models.design import (
 )
 from gaussmix.models.discriminant import discriminant_of
 from gaussmix.models.families import MNLOGIT, Family
-from gaussmix.models.inference import Coefficients
+from gaussmix.models.inference import SIGNAL, Coefficients
 from gaussmix.models.likelihood import Fit, Model, Rows, fit_model, mean_of, null_coefficients, solve, solve_posterior
 from gaussmix.models.linear import Prediction, Predictor, feature_indices, features_of
 from gaussmix.models.predictor_distribution import POINTS, quantiles_of
@@ -358,16 +359,23 @@ def summary_of(
     *,
     declared: str = "",
     cov_type: CovType = "nonrobust",
+    absent: Sequence[Label] = (),
 ) -> Summary:
     """Return the summary of a combination of the linear predictors of a fit.
 
-    ``declared`` says what the release has for the model because it was declared.
+    ``declared`` says what the release has for the model because it was declared. With ``absent`` classes of the
+    response, nothing is identified.
     """
     problem, fit = found.problems[place], found.least_squares[place]
     if response is not None:
         problem = replace(problem, response_name=response)
     own = found.coefficients(weights)
+    if absent:
+        own = own.without(np.ones(len(problem.names), dtype=bool))
     left_out, stands_for = left_out_columns(problem, fit)
+    if absent:
+        few = f"the count of class {' and of class '.join(map(str, absent))} is not significantly above zero"
+        left_out, stands_for = dict.fromkeys(problem.names, few), {}
     for name, known in zip(problem.names, own.known, strict=True):
         if not known and name not in left_out:
             left_out[name] = "too few events among its rows, or the model nearly separates the response"
@@ -501,9 +509,10 @@ class MultinomialModel(FittedClasses):
         return fit_model(self._model)
 
     def _summarise(self, **options: Unpack[Asked]) -> dict[Label, Summary]:
-        others = dict(options["reference"] or {})
+        others, present = dict(options["reference"] or {}), self._present
         column = self.statistic.schema.columns[self.response]
-        r, _ = place_of(column, others.pop(self.response, self.classes[0]), self.response)
+        default_class = self.classes[int(np.argmax(present))]  # the first with rows
+        r, _ = place_of(column, others.pop(self.response, default_class), self.response)
         covariance_type(options)
         own: Asked = {**options, "reference": others}
         problem = self._model.problem(collapse=own["collapse"], reference=others)
@@ -513,26 +522,41 @@ class MultinomialModel(FittedClasses):
             self._model, collapse=own["collapse"], reference=others, n_rows=rows
         )  # fmt: skip
         scores = np.vstack([np.zeros(len(self.classes) - 1), np.eye(len(self.classes) - 1)])
-        return {
-            name: summary_of(
-                fit, max(k - 1, 0), scores[k] - scores[r], own, f"{self.response} = {name} against {self.classes[r]}"
-            )
-            for k, name in enumerate(self.classes)
-            if k != r
-        }
+        found = {}
+        for k, name in enumerate(self.classes):
+            if k == r:
+                continue
+            words = f"{self.response} = {name} against {self.classes[r]}"
+            absent = [self.classes[i] for i in (k, r) if not present[i]]
+            found[name] = summary_of(fit, max(k - 1, 0), scores[k] - scores[r], own, words, absent=absent)
+        return found
+
+    @cached_property
+    def _present(self) -> NDArray[np.bool_]:
+        """Which classes have significantly more than zero rows."""
+        counts = RowCounts(self.statistic).of(self.response)
+        return np.asarray(counts.values > SIGNAL * counts.std_errors)
 
     def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> dict[Label, ResultTable]:
         """Return odds ratios of every class against one of them, with intervals; options of :meth:`summary`."""
         return {name: ratio_table(own, alpha) for name, own in self.summary(**options).items()}
 
     def predict(self, data: Any) -> Floats:
-        """Return probabilities of all classes, shape (rows, classes); coefficients not identified count as 0."""
-        found, eta = self.summary(reference={self.response: self.classes[0]}), []
-        for own in found.values():
-            if own._problem.coding is not None:
-                features = features_of(self.statistic.schema, own._problem.coding, data)
-                eta.append(features @ np.nan_to_num(own._coefficients.estimate))
-        return np.asarray(special.softmax(np.column_stack([np.zeros(len(eta[0])), *eta]), axis=1))
+        """Return probabilities of all classes, shape (rows, classes); coefficients not identified count as 0.
+
+        The probability of a class whose count is not significantly above zero is 0.
+        """
+        present = np.flatnonzero(self._present)
+        found = self.summary()
+        own = next(iter(found.values()))
+        if own._problem.coding is None or not len(present):
+            raise ArgumentError("No class has a count that is significantly above zero at this budget.")
+        features = features_of(self.statistic.schema, own._problem.coding, data)
+        eta = np.full((len(features), len(self.classes)), -np.inf)
+        for k in present:  # the default reference is the first of them
+            own_class = found.get(self.classes[k])
+            eta[:, k] = 0.0 if own_class is None else features @ np.nan_to_num(own_class._coefficients.estimate)
+        return np.asarray(special.softmax(eta, axis=1))
 
 
 def fit_glm(

@@ -248,6 +248,17 @@ class Coefficients:
             self.curvature,
         )
 
+    def scaled(self, units: Floats) -> Coefficients:
+        """Return the distribution of the coefficients times positive numbers, shape (d,)."""
+        both = np.outer(units, units)
+        return Coefficients(
+            units * self.estimate,
+            both * self.noise,
+            both * self.sampling,
+            None if self.assumed is None else both * self.assumed,
+            None if self.curvature is None else self.curvature / units,
+        )
+
     @property
     def known(self) -> Flags:
         """Which coefficients are identified."""

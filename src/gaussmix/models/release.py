@@ -21,7 +21,7 @@ from gaussmix.accounting.accounts import NonPrivate
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.schema import Schema, response_and_predictors
-from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
+from gaussmix.errors import ArgumentError, ArgumentTypeError, DamagedError, NotPrivateError
 from gaussmix.models.declared import model_budget
 from gaussmix.models.descriptive import (
     Anova,
@@ -108,7 +108,9 @@ class Release:
                 raise NotPrivateError("The certificate is for a release without noise, but the release has noise.")
             return
         if not isinstance(account, LatticeAccount):
-            raise NotPrivateError("The certificate is for another kind of release.")
+            raise NotPrivateError(
+                "The certificate does not describe a release of this kind. Do not publish the file; obtain it again."
+            )
         plan = None if transcript.marginals is None else transcript.marginals.plan
         persons, marginals = bounded is not None, None if plan is None else plan.coordinates
         share = transcript.model_share
@@ -162,7 +164,13 @@ class Release:
         data : data frame
             A frame of pandas, polars or another library that narwhals supports. A frame of the same type is returned.
         """
-        frame = nw.from_native(data)
+        try:
+            frame = nw.from_native(data)
+        except TypeError:
+            raise ArgumentTypeError(
+                f"data must be a data frame of pandas, polars or a similar library, got {type(data).__name__}. Read "
+                "files first."
+            ) from None
         coded = [nw.col(name).clip(*ends) for name, ends in self.thresholds.items() if name in frame.columns]
         return frame.with_columns(*coded).to_native()
 

@@ -6,7 +6,7 @@ import importlib.util
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
@@ -412,6 +412,66 @@ class Summary:
         ends = self._coefficients.intervals(check.in_interval(0, 1, alpha=alpha))
         return {name: (low, high) for name, (low, high) in zip(self.params, ends.tolist(), strict=True)}
 
+    def per(self, units: Mapping[str, float | Literal["sd"]]) -> Summary:
+        """Return the summary with some coefficients per several units, or per standard deviation, of their columns.
+
+        ``per({"distance": 1000, "age": "sd"})`` multiplies estimates, standard errors and interval ends of ``distance``
+        by 1,000 and those of ``age`` by its standard deviation, which the name of the coefficient states. It is
+        estimated from the release, and its own noise is not part of the intervals.
+
+        Parameters
+        ----------
+        units : mapping of str to float or "sd"
+            Positive numbers by name of the coefficient, of columns that are numbers.
+        """
+        factors, renamed = np.ones(len(self.params)), dict(zip(self.params, self.params, strict=True))
+        for name, asked in units.items():
+            index = self._number(name)
+            factor = self._std(index) if asked == "sd" else check.positive(per=asked)
+            factors[index] = factor
+            renamed[name] = f"{name} (per SD of {factor:.4g})" if asked == "sd" else f"{name} (per {factor:,g})"
+        own, names = self._coefficients.scaled(factors), tuple(renamed.values())
+        shares = self.noise_share.values()
+        return replace(
+            self,
+            params=labelled(names, own.estimate),
+            bse=labelled(names, own.std_errors),
+            noise_share=dict(zip(names, shares, strict=True)),
+            pvalues=dict(zip(names, self.pvalues.values(), strict=True)),
+            distribution_se={} if own.assumed is None else labelled(names, np.sqrt(np.diagonal(own.assumed))),
+            left_out={renamed[name]: reason for name, reason in self.left_out.items()},
+            stands_for={renamed[name]: columns for name, columns in self.stands_for.items()},
+            _problem=replace(self._problem, names=names),
+            _coefficients=own,
+        )
+
+    def _number(self, name: str) -> int:
+        """Return the index of the coefficient of a number; reject other names."""
+        coding = self._problem.coding
+        numbers = [
+            own
+            for i, own in enumerate(self.params)
+            if coding is not None and coding.sources[i] is not None and coding.columns[i].kind in ("numeric", "entry")
+        ]
+        if name not in numbers:
+            raise ArgumentError(
+                f"per must name coefficients of columns that are numbers, got {name!r}. They are "
+                f"{', '.join(numbers) or 'none'}."
+            )
+        return list(self.params).index(name)
+
+    def _std(self, index: int) -> float:
+        """Return the standard deviation of a feature in original units, from the noisy moments."""
+        problem = self._problem
+        M, one, unit = problem.noisy.moment, problem.one, np.eye(len(problem.names) + 1)[index]
+        rows = float(one @ M @ one)
+        variance = float(unit @ M @ unit) / rows - (float(one @ M @ unit) / rows) ** 2 if rows > 0 else math.nan
+        if not (problem.intercept and variance > 0):
+            raise ArgumentError(
+                f"The standard deviation of {problem.names[index]!r} is not identified at this budget. Give a number."
+            )
+        return float(abs(problem.scale / problem.to_user[index, index])) * math.sqrt(variance)
+
     def t_test(self, hypotheses: Hypotheses) -> ContrastTest:
         """Test linear hypotheses one at a time, as in statsmodels.
 
@@ -504,13 +564,13 @@ def _reason(problem: Problem, name: str, beside: Sequence[str]) -> str:
     """Return why a column was left out."""
     count, std_error = problem.counts.get(name, (math.inf, 0.0))
     if count < ENOUGH * std_error:
-        rows = f"about {_rows_text(max(count, 0.0))} (SE {_rows_text(std_error)}) rows"
+        rows = f"total row weight about {_rows_text(max(count, 0.0))} (SE {_rows_text(std_error)})"
         return f"{rows}: counted with the reference level"
     return "too little signal" + (f" after adjusting for {', '.join(beside[:_NAMED])}" if beside else "")
 
 
 def _rows_text(rows: float) -> str:
-    """Format a number of rows, which may be fractional because clipped rows have less weight."""
+    """Format a sum of row weights, which may be fractional because clipped rows have weights below 1."""
     return f"{rows:.0f}" if rows >= 10 else f"{rows:.1f}"
 
 

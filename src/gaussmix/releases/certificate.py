@@ -362,7 +362,7 @@ class Certificate:
     def __str__(self) -> str:
         lines = [
             *[self.void_words] * (not self.is_private),
-            f"{self.mechanism} ({self.made_by}): ({self.epsilon:g}, {self.delta:g})-differentially private",
+            f"({self.epsilon:g}, {self.delta:g})-differentially private: {self.mechanism}, made by {self.made_by}",
             f"  privacy unit: {self.unit_words}",
             f"  neighbours: {self.neighbours} ({self.relation_words})",
             *self._gaussian(),
@@ -449,7 +449,7 @@ def _check_types(certificate: Certificate) -> None:
     if not all(isinstance(condition, Condition) for condition in certificate.conditions):
         raise ArgumentTypeError("conditions must be a tuple of Condition.")
     if not isinstance(certificate.account, Account):
-        raise ArgumentTypeError("account must be an Account.")
+        raise ArgumentTypeError(f"account must be an Account, got {type(certificate.account).__name__}.")
     check.positive(epsilon=certificate.epsilon)
     if not 0 < check.real(delta=certificate.delta) <= 1:
         raise ArgumentError(f"delta must lie in (0, 1], got {certificate.delta!r}.")

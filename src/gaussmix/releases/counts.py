@@ -210,7 +210,7 @@ def kinds_of(schema: Schema, name: str) -> tuple[tuple[str, ...], Floats]:
     if isinstance(column, Boolean):
         return ("false", "true"), np.array([[0.0], [1.0]])
     if not isinstance(column, Categorical):
-        raise ArgumentError(f"Counts of levels require a categorical or boolean column, got {name!r}.")
+        raise ArgumentError(f"Groups, shares and cross-tables require a categorical or boolean column, got {name!r}.")
     entries = len(column.labels)
     if column.unknown == "zero":
         return (*column.labels, NONE_OF_THESE), np.vstack([np.eye(entries), np.zeros(entries)])

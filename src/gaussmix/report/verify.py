@@ -58,9 +58,9 @@ class Verdict:
 def verify(path: str | Path, *, key: str | Path | None = None) -> Verdict:
     """Recompute (ε, δ) of a release file from its noise. The file is read once.
 
-    This cannot detect a consistent forgery: a file with other numbers, other noise or fewer void conditions and a new
-    checksum. With ``key``, an Ed25519 public key, the file must be signed by it (:mod:`gaussmix.releases.file`); a
-    missing signature is a failure.
+    This cannot detect a consistent forgery: a file with other numbers, other noise, another privacy unit or fewer
+    conditions, and a new checksum. With ``key``, an Ed25519 public key, the file must be signed by it
+    (:mod:`gaussmix.releases.file`); a missing signature is a failure.
     """
     try:
         content = read_bytes(path, signed=key is not None)

@@ -68,7 +68,7 @@ function leastSquares(release, problem, rows) {
     const beside = related.filter((other) => other !== INTERCEPT);
     const { count, error } = own.kind === "level" ? rowsOf(release, indices) : { count: Infinity, error: 0 };
     const about = [Math.max(count, 0), error].map((value) => value.toFixed(value >= 10 ? 0 : 1));
-    reasons.set(j, count < ENOUGH * error ? `about ${about[0]} (SE ${about[1]}) rows: counted with the reference level`
+    reasons.set(j, count < ENOUGH * error ? `total row weight about ${about[0]} (SE ${about[1]}): counted with the reference level`
       : `too little signal${beside.length ? ` after adjusting for ${beside.slice(0, NAMED).join(", ")}` : ""}`);
     for (const other of beside) standsFor.set(other, [...(standsFor.get(other) || []), name]);
   }
