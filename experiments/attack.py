@@ -71,9 +71,9 @@ class _Seen(mechanism._Draw):
         self.log.append((out[upper] - exact[upper], sigma))
         return out
 
-    def counts(self, counts: Any, mu: float, *, most: int = 1) -> Floats:
-        out = super().counts(counts, mu, most=most)
-        self.log.append((out - counts, np.full(len(out), most / mu)))
+    def vector(self, sums: Any, mu: float, *, most: int = 1, unit_bits: int = 0) -> Floats:
+        out = super().vector(sums, mu, most=most, unit_bits=unit_bits)
+        self.log.append((out - sums, np.full(len(out), most / mu)))
         return out
 
 

@@ -135,9 +135,8 @@ def test_scales_outside_the_proof_are_refused(sigma):
 
 def test_progress_ends_at_the_number_of_draws():
     seen = []
-    symmetric_noise(101, diagonal=10.0, off_diagonal=8.0, rng=None, progress=lambda *a: seen.append(a))
-    assert seen[-1] == (101 * 102 // 2, 101 * 102 // 2)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    symmetric_noise(101, diagonal=10.0, off_diagonal=8.0, rng=None, progress=seen.append)
+    assert sum(seen) == 101 * 102 // 2
     assert len(seen) > 1
 
 

@@ -45,9 +45,8 @@ from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.data.scores import ScoreMap, ScoreNorms, ScoreSums, ScoreTotals, identity, score_map
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError
-from gaussmix.mechanism.journal import UNRECORDED, Recorder
+from gaussmix.mechanism.journal import Journal
 from gaussmix.mechanism.noise import (
-    ALONE,
     Exact,
     Parties,
     add_noise,
@@ -111,8 +110,8 @@ def draw_passes(
     models: ModelBudget | None = None,
     keys: Sample | None = None,
     marginals: Marginals | None = None,
-    parties: Parties = ALONE,
-    journal: Recorder = UNRECORDED,
+    parties: Parties | None = None,
+    journal: Journal | None = None,
     progress: bool = False,
 ) -> Transcript:
     """Draw all passes of a release, then the outputs of declared models.
@@ -133,9 +132,9 @@ def draw_passes(
         Sampling keys drawn for this release only, under which the first pass cached rows. Default: drawn from ``rng``.
     marginals : Marginals, optional
         Marginals drawn before the first pass was read (`draw_marginals`), under the same account.
-    parties : Parties
-        Who adds up and who draws: one curator, or one of several sites (:mod:`gaussmix.mechanism.sites`).
-    journal : Recorder
+    parties : Parties, optional
+        Several sites that add up and draw together (:mod:`gaussmix.mechanism.sites`). Default: one curator.
+    journal : Journal, optional
         Where outputs are stored as they are drawn, and found if they were drawn before an interruption
         (:mod:`gaussmix.mechanism.journal`). Rows are read only for outputs that are not there.
     progress : bool
@@ -145,7 +144,8 @@ def draw_passes(
     budgets = budgets_of(account, models, marginals=marginals is not None)
     mu = budgets.passes if len(budgets.passes) == 1 else budgets.passes[1:]
     most = 1 if rows.unit is None else rows.unit.max_contributions
-    journal.ask(f"schema {schema.fingerprint}")
+    if journal is not None:
+        journal.ask(f"schema {schema.fingerprint}")
     draw.agree("Pass 1", *mu, most)
     output = PassOutput(draw.matrix(first.sums, mu[0], most=most), mu[0])
     outputs = [output]
@@ -201,8 +201,8 @@ def draw_marginals(
     rng: np.random.Generator,
     *,
     models: ModelBudget | None = None,
-    parties: Parties = ALONE,
-    journal: Recorder = UNRECORDED,
+    parties: Parties | None = None,
+    journal: Journal | None = None,
 ) -> Marginals:
     """Return noisy marginals of what ``exact`` returns. :mod:`gaussmix.data.marginals` proves the sensitivities."""
     mu = budgets_of(account, models, marginals=True).marginals
@@ -211,7 +211,7 @@ def draw_marginals(
     of_counts, of_sums = plan.noise_mu(mu)
     draw, most = _Draw(account, rng, parties, journal, progress=False), plan.max_contributions
     draw.agree("Marginals", of_counts, of_sums, most)
-    counts = draw.vector(lambda: exact().counts, of_counts, most=most)
+    counts = draw.vector(lambda: exact().counts, of_counts, most=most, unit_bits=FRACTION_BITS)
     sums = draw.vector(
         lambda: np.concatenate([exact().sums, exact().squares]), of_sums, most=most, unit_bits=2 * FRACTION_BITS
     )
@@ -222,7 +222,7 @@ def draw_marginals(
 def _counted(draw: _Draw, rows: RowSource, first: FirstPass, mu: float) -> tuple[float, Persons | None]:
     """Return the noisy number of rows; for privacy units, also that of units, each count with half of μ²."""
     if rows.unit is None:
-        return float(draw.counts(lambda: np.array([first.sums().n]), mu)[0]), None
+        return float(draw.vector(lambda: np.array([first.sums().n]), mu)[0]), None
     (part,) = split_mu(mu, [Fraction(1, 2)])
 
     def count(which: int) -> Integers:
@@ -230,7 +230,7 @@ def _counted(draw: _Draw, rows: RowSource, first: FirstPass, mu: float) -> tuple
         return np.array([rows.unit_counts()[which]])
 
     number, total = (
-        float(draw.counts(functools.partial(count, which), part, most=most)[0])
+        float(draw.vector(functools.partial(count, which), part, most=most)[0])
         for which, most in enumerate((1, rows.unit.max_contributions))
     )
     return number, Persons(number, total, rows.unit.max_contributions)
@@ -273,7 +273,7 @@ def _draw_model(
     draw.agree(words, scan.metric, scan.linear, edges)
     of_sums = tuple(mu_of_sum(part, neighbours) for part in mu[1:-1])
     norms = ScoreNorms(score_map_of(rows.schema, scan), edges)
-    counts = draw.counts(lambda: rows.aggregate(norms, None, words).counts[0], mu[0])
+    counts = draw.vector(lambda: rows.aggregate(norms, None, words).counts[0], mu[0])
     clip, excess, lost = plan.clip(counts, edges, noise=1 / mu[0], mu=of_sums[-1] if of_sums else mu[-1])
     linear, totals, squares = [], list[Floats](), None
     for step in range(max(len(of_sums), 1)):
@@ -283,7 +283,7 @@ def _draw_model(
         read = functools.cache(functools.partial(rows.aggregate, sums, None, words))
         linear.append(scan.linear)
         if of_sums:
-            totals.append(draw.vector(_total_of(read), of_sums[step]))
+            totals.append(draw.vector(_total_of(read), of_sums[step], unit_bits=FRACTION_BITS))
         if step == len(of_sums) - 1 or not of_sums:
             squares = draw.matrix(_squares_of(read), mu[-1])
         else:
@@ -296,8 +296,8 @@ def _draw_model(
 
 
 @contextmanager
-def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a callback that updates a progress bar on a terminal; None if no bar is shown."""
+def _bar(total: int, *, shown: bool) -> Iterator[Callable[[int], None] | None]:
+    """Yield a callback that advances a progress bar on a terminal; None if no bar is shown."""
     if not (shown and sys.stderr.isatty()):
         yield None
         return
@@ -305,8 +305,8 @@ def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("Drawing noise", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        task = progress.add_task("Drawing noise", total=total)
+        yield lambda drawn: progress.update(task, advance=drawn)
 
 
 class _Draw:
@@ -320,8 +320,8 @@ class _Draw:
         self,
         account: LatticeAccount,
         rng: np.random.Generator,
-        parties: Parties = ALONE,
-        journal: Recorder = UNRECORDED,
+        parties: Parties | None,
+        journal: Journal | None,
         *,
         progress: bool,
     ) -> None:
@@ -330,8 +330,10 @@ class _Draw:
 
     def agree(self, question: str, *public: Transform | Floats | float) -> None:
         """Begin a question, with public parameters."""
-        self.parties.agree(question, *public)
-        self.journal.ask(question, *public)
+        if self.parties is not None:
+            self.parties.agree(question, *public)
+        if self.journal is not None:
+            self.journal.ask(question, *public)
 
     def matrix(self, sums: Callable[[], ExactSums], mu: float, *, most: int = 1) -> Floats:
         """Return a noisy Gram matrix of sensitivity ``most``: noise most/μ on the diagonal, most/(√2 μ) off it."""
@@ -339,42 +341,33 @@ class _Draw:
         def drawn() -> Floats:
             found = sums()
             exact = exact_integers(found.high, found.low, refinement=self.refinement)
-            with _bar(shown=self.progress and len(exact) > _MANY_COLUMNS) as bar:
-                noise = symmetric_noise(
-                    len(exact),
-                    diagonal=self.parties.share(diagonal_sigma(mu, self.bits, rows=most)),
-                    off_diagonal=self.parties.share(off_diagonal_sigma(mu, self.bits, rows=most)),
-                    rng=self.rng,
-                    progress=bar,
-                )
+            sigmas = [diagonal_sigma(mu, self.bits, rows=most), off_diagonal_sigma(mu, self.bits, rows=most)]
+            if self.parties is not None:
+                sigmas = [self.parties.share(sigma) for sigma in sigmas]
+            m = len(exact)
+            with _bar(m * (m + 1) // 2, shown=self.progress and m > _MANY_COLUMNS) as bar:
+                noise = symmetric_noise(m, diagonal=sigmas[0], off_diagonal=sigmas[1], rng=self.rng, progress=bar)
             return self._released(exact, noise)
 
-        return self.journal.answer(drawn)
+        return drawn() if self.journal is None else self.journal.answer(drawn)
 
     def histograms(self, found: Callable[[], Sequence[Integers]], bins: Sequence[int], mu: float) -> list[Floats]:
         """Return counts with noise √J/μ: a row, or a privacy unit, is in one bin of each of J histograms."""
         (part,) = split_mu(mu, [Fraction(1, len(bins))])
-        return np.split(self.counts(lambda: np.concatenate(found()), part), np.cumsum(bins)[:-1])
+        return np.split(self.vector(lambda: np.concatenate(found()), part), np.cumsum(bins)[:-1])
 
-    def vector(
-        self, sums: Callable[[], Integers], mu: float, *, most: int = 1, unit_bits: int = FRACTION_BITS
-    ) -> Floats:
-        """Return noisy sums, in units of 2^-unit_bits, with sensitivity ``most`` in norm: noise most/μ."""
-        return self._with_noise(sums, self.bits - unit_bits, mu, most)
-
-    def counts(self, counts: Callable[[], Integers], mu: float, *, most: int = 1) -> Floats:
-        """Return noisy counts of sensitivity ``most``: noise most/μ."""
-        return self._with_noise(counts, self.bits, mu, most)
-
-    def _with_noise(self, sums: Callable[[], Integers], shift: int, mu: float, most: int) -> Floats:
-        """Return integers in units of 2^-(bits - shift) with noise most/μ."""
+    def vector(self, sums: Callable[[], Integers], mu: float, *, most: int = 1, unit_bits: int = 0) -> Floats:
+        """Return noisy counts, or sums in units of 2^-unit_bits, of sensitivity ``most`` in norm: noise most/μ."""
 
         def drawn() -> Floats:
-            exact = np.asarray(sums().astype(object) << shift, dtype=object)
-            sigma = self.parties.share(diagonal_sigma(mu, self.bits, rows=most))
+            exact = np.asarray(sums().astype(object) << self.bits - unit_bits, dtype=object)
+            sigma = diagonal_sigma(mu, self.bits, rows=most)
+            if self.parties is not None:
+                sigma = self.parties.share(sigma)
             return self._released(exact, discrete_gaussian(len(exact), sigma=sigma, rng=self.rng))
 
-        return self.journal.answer(drawn)
+        return drawn() if self.journal is None else self.journal.answer(drawn)
 
     def _released(self, exact: Exact, noise: Integers) -> Floats:
-        return to_floats(self.parties.total(add_noise(exact, noise)), self.bits)
+        noisy = add_noise(exact, noise)
+        return to_floats(noisy if self.parties is None else self.parties.total(noisy), self.bits)

@@ -75,8 +75,8 @@ from gaussmix.errors import (
 from gaussmix.ledger import Budget, Ledger
 from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
-from gaussmix.mechanism.journal import UNRECORDED, Journal, Recorder, refuse_unfinished
-from gaussmix.mechanism.noise import ALONE, Parties, describe, generator, secure_generator
+from gaussmix.mechanism.journal import Journal, refuse_unfinished
+from gaussmix.mechanism.noise import Parties, describe, generator, secure_generator
 from gaussmix.mechanism.passes import cost_of, draw_marginals, draw_passes
 from gaussmix.models.declared import model_budget
 from gaussmix.models.release import Release, load
@@ -439,7 +439,7 @@ class Prepared:
     joint : Joint or None
         The other sites, if the release is of rows at several sites.
     journal : Journal or None
-        File of the outputs of a release that can be resumed.
+        File of the outputs of a release that can be resumed: one with an output file, drawn from the secure generator.
     """
 
     schema: Schema
@@ -537,16 +537,15 @@ class Prepared:
         sampling keys under which the first pass caches rows for later ones.
         """
         file, joint, charged = None if self.output is None else self.output.path, self.joint, None
-        journal: Recorder = UNRECORDED if self.journal is None else self.journal
         resumed = self.journal is not None and self.journal.has_begun
         if joint is not None:
             joint.begin(account, file=file)
         else:
             charged = self._charged(account, file)
-        parties, marginals = ALONE if joint is None else joint, None
+        marginals = None
         if first is None and self.marginals is not None:
             marginals = draw_marginals(
-                exact, self.marginals, account, self.rng, models=self.models, parties=parties, journal=journal
+                exact, self.marginals, account, self.rng, models=self.models, parties=joint, journal=self.journal
             )
             thresholds = marginals.thresholds() if self.thresholds == "auto" else self.thresholds
             rows = self._coded(rows, thresholds, stack)
@@ -558,8 +557,8 @@ class Prepared:
             models=self.models,
             keys=keys,
             marginals=marginals,
-            parties=parties,
-            journal=journal,
+            parties=joint,
+            journal=self.journal,
             progress=progress,
         )
         certificate = certify(
