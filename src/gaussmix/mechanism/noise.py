@@ -217,21 +217,6 @@ def discrete_gaussian(
     return np.concatenate([np.empty(0, dtype=np.int64), *pieces])
 
 
-@functools.cache
-def _check_sampler() -> None:
-    """Reject versions of OpenDP whose discrete Gaussian has the wrong distribution.
-
-    Up to version 0.14 the distribution is wrong if σ is not an integer: at σ = 2.5 a chi-square test of 200,000 draws
-    gives p < 10⁻²⁰⁰. The error decreases with σ, but no bound on it is known. From version 0.15 the tests pass.
-    """
-    found = metadata.version("opendp")
-    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < (0, 15):
-        raise MissingPackageError(
-            f"opendp must be version 0.15 or later, got {found}, whose discrete Gaussian noise has the wrong "
-            "distribution: pip install 'opendp>=0.15'."
-        )
-
-
 def _opendp_draws(count: int, sigma: float) -> Any:
     """Return exact draws: the integer Gaussian mechanism on zeros, the only access to OpenDP's sampler."""
     return _opendp_mechanism(count, float(sigma))(np.zeros(count, dtype=np.int64))  # a list is checked entry by entry
@@ -239,8 +224,18 @@ def _opendp_draws(count: int, sigma: float) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _opendp_mechanism(count: int, sigma: float) -> Any:
-    """Return a cached mechanism: building one takes longer than a few draws."""
-    _check_sampler()
+    """Return a cached mechanism: building one takes longer than a few draws.
+
+    Versions of OpenDP up to 0.14 are rejected: their distribution is wrong if σ is not an integer. At σ = 2.5 a
+    chi-square test of 200,000 draws gives p < 10⁻²⁰⁰. The error decreases with σ, but no bound on it is known. From
+    version 0.15 the tests pass.
+    """
+    found = metadata.version("opendp")
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < (0, 15):
+        raise MissingPackageError(
+            f"opendp must be version 0.15 or later, got {found}, whose discrete Gaussian noise has the wrong "
+            "distribution: pip install 'opendp>=0.15'."
+        )
     enable_features("contrib")
     domain = vector_domain(atom_domain(T="i64"), size=count)
     return make_gaussian(domain, l2_distance(T="f64"), scale=sigma)
