@@ -110,7 +110,7 @@ def losses(passes: int, epsilon: float, kind: str, present: bool, chunk: int) ->
         for _ in range(CHUNK):
             _Seen.log = []
             rows = _Asked(held, row)
-            mechanism.draw_passes(rows, moments, account, rng)  # type: ignore[arg-type]
+            mechanism.draw_passes(rows, lambda: moments, account, rng)  # type: ignore[arg-type]
             changes = rows.changes if passes == 1 else [rows.changes[0], np.ones(1), *rows.changes[1:]]
             total = 0.0
             for (noise, sigma), change in zip(_Seen.log, changes, strict=True):

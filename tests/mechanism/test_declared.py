@@ -104,7 +104,7 @@ class Script:
 
 def drawn(data, account, models, unit=None):
     rows, rng = rows_of(data, SCHEMA, unit=unit, new_key=lambda: bytes(32)), np.random.default_rng(0)
-    return draw_passes(rows, rows.moments(), account, rng, models=models)
+    return draw_passes(rows, rows.moments, account, rng, models=models)
 
 
 ROWS = {

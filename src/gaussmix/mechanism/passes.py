@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 
@@ -39,6 +38,7 @@ from gaussmix.accounting.discrete import LatticeAccount, diagonal_sigma, off_dia
 from gaussmix.accounting.parameters import Neighbours
 from gaussmix.data.gram import ExactSums
 from gaussmix.data.marginals import MarginalSums
+from gaussmix.data.moments import Moments
 from gaussmix.data.rows import RowSource
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
@@ -74,13 +74,6 @@ from gaussmix.releases.transcript import PassOutput, Transcript, start
 __all__ = ["cost_of", "draw_marginals", "draw_passes", "score_map_of"]
 
 
-class FirstPass(Protocol):
-    """The exact sums of the first pass: `Moments`, or sums that are read when they are needed."""
-
-    def sums(self) -> ExactSums:
-        """Return the sums over all rows. **Sensitive**."""
-
-
 _MANY_COLUMNS = 300  # their noise takes half a second
 
 # Measured with 500 to 3,000 columns on one processor, rounded up.
@@ -103,7 +96,7 @@ def cost_of(columns: int, passes: int) -> tuple[float, int]:
 
 def draw_passes(
     rows: RowSource,
-    first: FirstPass,
+    first: Callable[[], Moments],
     account: LatticeAccount,
     rng: np.random.Generator,
     *,
@@ -120,8 +113,8 @@ def draw_passes(
     ----------
     rows : RowSource
         The table. It must be possible to read it once per pass.
-    first : Moments, or another object with a method ``sums``
-        Returns exact sums over all rows for the first pass; called unless the journal has its output.
+    first : function
+        Returns exact moments of all rows for the first pass; called once, unless the journal has all that needs them.
     account : LatticeAccount
         The account of the releases that `releases_of` lists for a schedule.
     rng : Generator
@@ -140,6 +133,7 @@ def draw_passes(
     progress : bool
         Show a progress bar on a terminal if the noise takes long to draw.
     """
+    first = functools.cache(first)
     draw, schema = _Draw(account, rng, parties, journal, progress=progress), rows.schema
     budgets = budgets_of(account, models, marginals=marginals is not None)
     mu = budgets.passes if len(budgets.passes) == 1 else budgets.passes[1:]
@@ -147,7 +141,7 @@ def draw_passes(
     if journal is not None:
         journal.ask(f"schema {schema.fingerprint}")
     draw.agree("Pass 1", *mu, most)
-    output = PassOutput(draw.matrix(first.sums, mu[0], most=most), mu[0])
+    output = PassOutput(draw.matrix(lambda: first().sums(), mu[0], most=most), mu[0])
     outputs = [output]
     if len(mu) > 1:
         number, persons = _counted(draw, rows, first, budgets.passes[0])
@@ -219,14 +213,14 @@ def draw_marginals(
     return Marginals(plan, counts, sums[:first], sums[first:], mu)
 
 
-def _counted(draw: _Draw, rows: RowSource, first: FirstPass, mu: float) -> tuple[float, Persons | None]:
+def _counted(draw: _Draw, rows: RowSource, first: Callable[[], Moments], mu: float) -> tuple[float, Persons | None]:
     """Return the noisy number of rows; for privacy units, also that of units, each count with half of μ²."""
     if rows.unit is None:
-        return float(draw.vector(lambda: np.array([first.sums().n]), mu)[0]), None
+        return float(draw.vector(lambda: np.array([first().sums().n]), mu)[0]), None
     (part,) = split_mu(mu, [Fraction(1, 2)])
 
     def count(which: int) -> Integers:
-        first.sums()  # units are counted by the first pass
+        first()  # units are counted by the first pass
         return np.array([rows.unit_counts()[which]])
 
     number, total = (
