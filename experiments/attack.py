@@ -71,9 +71,9 @@ class _Seen(mechanism._Draw):
         self.log.append((out[upper] - exact[upper], sigma))
         return out
 
-    def counts(self, counts: Any, mu: float, *, most: int = 1) -> Floats:
-        out = super().counts(counts, mu, most=most)
-        self.log.append((out - counts, np.full(len(out), most / mu)))
+    def vector(self, sums: Any, mu: float, *, most: int = 1, unit_bits: int = 0) -> Floats:
+        out = super().vector(sums, mu, most=most, unit_bits=unit_bits)
+        self.log.append((out - sums, np.full(len(out), most / mu)))
         return out
 
 
@@ -110,7 +110,7 @@ def losses(passes: int, epsilon: float, kind: str, present: bool, chunk: int) ->
         for _ in range(CHUNK):
             _Seen.log = []
             rows = _Asked(held, row)
-            mechanism.draw_passes(rows, moments, account, rng)  # type: ignore[arg-type]
+            mechanism.draw_passes(rows, lambda: moments, account, rng)  # type: ignore[arg-type]
             changes = rows.changes if passes == 1 else [rows.changes[0], np.ones(1), *rows.changes[1:]]
             total = 0.0
             for (noise, sigma), change in zip(_Seen.log, changes, strict=True):

@@ -57,7 +57,6 @@ BOUNDARY: list[tuple[Any, str]] = [
     (passes._Draw, "matrix"),
     (passes._Draw, "histograms"),
     (passes._Draw, "vector"),
-    (passes._Draw, "counts"),
     (bounds._Draw, "_noisy"),
     (bounds._Draw, "levels"),
     (sheffet, "draw_factor"),

@@ -24,7 +24,7 @@ from example_tables import SCHEMA, patients
 from gaussmix.data.columns import Vector
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.encode import EXACT_ROWS, encode_arrays
-from gaussmix.data.gram import Query
+from gaussmix.data.gram import Gram, Query
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import ArrayRows, ClusterRows, SummedRows, TableRows, rows_of
 from gaussmix.data.sampling import Sample
@@ -53,8 +53,9 @@ def question(m: int, seed: int = 0) -> dict:
 def answers(rows, sample=None, *, seed: int = 0, clip: float = 3.0) -> list[np.ndarray]:
     """Everything that passes ask, as arrays."""
     asked = question(rows.schema.n_columns, seed)
-    moments = rows.moments(sample)
-    found = [moments.sums().high, moments.sums().low, np.array(moments.sums().n)]
+    unit = rows.unit
+    sums = rows.aggregate(Gram() if unit is None else Gram(unit.max_contributions), sample)
+    found = [sums.high, sums.low, np.array(sums.n)]
     for transform in asked["transforms"]:
         sums = rows.mapped(transform, clip, sample)
         found += [sums.high, sums.low, np.array(sums.n)]
@@ -312,7 +313,7 @@ def test_moments_serve_one_pass():
     with pytest.raises(ValueError, match="support only one pass"):
         rows.counts(**question(moments.n_columns))
     with pytest.raises(ValueError, match="support only one pass"):
-        rows.moments(Sample.seeded(0.5, 0))
+        rows.aggregate(Gram(), Sample.seeded(0.5, 0))
 
 
 def test_a_table_that_changes_between_passes_is_refused(tmp_path):
@@ -321,7 +322,7 @@ def test_a_table_that_changes_between_passes_is_refused(tmp_path):
     table.to_csv(path, index=False)
     rows = rows_of(path, SCHEMA)
     rows.moments()
-    rows.moments(Sample.seeded(0.5, 0))
+    rows.aggregate(Gram(), Sample.seeded(0.5, 0))
     table.iloc[:-1].to_csv(path, index=False)
     with pytest.raises(ValueError, match="changed between two passes") as raised:
         rows.moments()
@@ -330,7 +331,7 @@ def test_a_table_that_changes_between_passes_is_refused(tmp_path):
     rows = rows_of(growing, SCHEMA)
     rows.moments()
     with pytest.raises(ValueError, match="changed between two passes"):
-        rows.moments(Sample.seeded(0.01, 0))
+        rows.aggregate(Gram(), Sample.seeded(0.01, 0))
 
 
 class Growing:
@@ -356,9 +357,9 @@ def test_a_file_that_is_rewritten_with_as_many_rows_is_refused(tmp_path):
 
 def test_expected_rows_are_checked_in_the_first_pass():
     table = patients(300)
-    rows_of(table, SCHEMA, ReadOptions(expected_rows=300)).moments(Sample.seeded(0.1, 0))
+    rows_of(table, SCHEMA, ReadOptions(expected_rows=300)).aggregate(Gram(), Sample.seeded(0.1, 0))
     with pytest.raises(ValueError, match="does not have expected_rows"):
-        rows_of(table, SCHEMA, ReadOptions(expected_rows=299)).moments(Sample.seeded(0.1, 0))
+        rows_of(table, SCHEMA, ReadOptions(expected_rows=299)).aggregate(Gram(), Sample.seeded(0.1, 0))
 
 
 def test_nothing_is_shown_of_rows():
@@ -492,4 +493,4 @@ def test_another_release_from_the_same_arrays_does_not_change_which_rows_are_rea
             )
 
     rows = Interrupted(X, None, schema)
-    assert rows.moments(one).sums().n == len(one.positions(4000))
+    assert rows.aggregate(Gram(), one).n == len(one.positions(4000))

@@ -166,7 +166,7 @@ def test_memory_is_bounded_and_cached_rows_are_a_sample(monkeypatch):
     assert cache._limit < 2**16
     assert all((keys < cache._limit).all() for keys, _ in cache.blocks)
     sample = KEYS.at(cache._limit / 2**16)
-    again = TableRows(table(20_000), SCHEMA).moments(sample).sums()
+    again = TableRows(table(20_000), SCHEMA).aggregate(Gram(), sample)
     assert sum(len(rows) for rows in cache.find(sample)) == again.n
     assert cache.find(KEYS.at((cache._limit + 1) / 2**16)) is None
 

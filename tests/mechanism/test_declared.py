@@ -104,7 +104,7 @@ class Script:
 
 def drawn(data, account, models, unit=None):
     rows, rng = rows_of(data, SCHEMA, unit=unit, new_key=lambda: bytes(32)), np.random.default_rng(0)
-    return draw_passes(rows, rows.moments(), account, rng, models=models)
+    return draw_passes(rows, rows.moments, account, rng, models=models)
 
 
 ROWS = {
@@ -250,7 +250,7 @@ def test_every_part_of_the_account_is_used_once(monkeypatch, passes, unit):
 
         return recorded
 
-    for name in ("matrix", "vector", "counts", "histograms"):
+    for name in ("matrix", "vector", "histograms"):
         monkeypatch.setattr(mechanism._Draw, name, recording(getattr(mechanism._Draw, name)))
     private = gm.release(
         table(), SCHEMA, epsilon=3.0, delta=1e-6, passes=passes, privacy_unit=unit, models=MODELS, random_state=0

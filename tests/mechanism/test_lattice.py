@@ -135,9 +135,8 @@ def test_scales_outside_the_proof_are_refused(sigma):
 
 def test_progress_ends_at_the_number_of_draws():
     seen = []
-    symmetric_noise(101, diagonal=10.0, off_diagonal=8.0, rng=None, progress=lambda *a: seen.append(a))
-    assert seen[-1] == (101 * 102 // 2, 101 * 102 // 2)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    symmetric_noise(101, diagonal=10.0, off_diagonal=8.0, rng=None, progress=seen.append)
+    assert sum(seen) == 101 * 102 // 2
     assert len(seen) > 1
 
 
@@ -176,12 +175,10 @@ def test_a_small_matrix_is_quick():
 
 @pytest.mark.parametrize("version", ["0.12.0", "0.14.1", "0.9"])
 def test_samplers_of_another_law_are_refused(monkeypatch, version):
-    noise._check_sampler.cache_clear()
     noise._opendp_mechanism.cache_clear()
     monkeypatch.setattr(noise.metadata, "version", lambda _: version)
     with pytest.raises(gm.MissingPackageError, match=r"opendp>=0\.15"):
         discrete_gaussian(3, sigma=5.0, rng=None)
-    noise._check_sampler.cache_clear()
 
 
 class _Unloadable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from fractions import Fraction
 
 import numpy as np
@@ -40,7 +41,7 @@ def account_of(passes=4, epsilon=1.0, neighbours="add-remove"):
 
 def drawn(data, account, rng):
     rows = rows_of(data, SCHEMA)
-    return draw_passes(rows, rows.moments(), account, rng)
+    return draw_passes(rows, rows.moments, account, rng)
 
 
 ROWS = {
@@ -86,7 +87,7 @@ def test_a_later_pass_in_the_declared_metric_has_the_noise_that_its_rows_need(mo
         with monkeypatch.context() as patch:
             scripts.append(Script(patch, outputs=scripts[0].given if scripts else None))
             found = rows_of(data, schema)
-            transcript = draw_passes(found, found.moments(), account, np.random.default_rng(0))
+            transcript = draw_passes(found, found.moments, account, np.random.default_rng(0))
     assert all(output.request.metric.declared for output in transcript.passes[1:])
     assert transcript.clipping_loss is None
     first, second = scripts
@@ -167,7 +168,7 @@ def test_large_tables_are_sampled_in_between(monkeypatch):
             return original(self, *arguments, sample=sample, **words)
 
         monkeypatch.setattr(type(rows), name, spy)
-    found = draw_passes(rows, rows.moments(), account, np.random.default_rng(1))
+    found = draw_passes(rows, rows.moments, account, np.random.default_rng(1))
     rate = found.passes[1].rate
     assert 0 < rate <= 0.25
     assert rate == pytest.approx(20_000 / account.mu / 60_000, rel=1e-2)  # more than the Gram matrix needs
@@ -193,7 +194,7 @@ def test_histograms_of_wide_tables_read_fewer_rows_than_passes(monkeypatch):
 
     monkeypatch.setattr(type(rows), "aggregate", spy)
     keys = Sample.seeded(1.0, 3)
-    found = draw_passes(rows, rows.moments(cache=keys), account, np.random.default_rng(1), keys=keys)
+    found = draw_passes(rows, functools.partial(rows.moments, cache=keys), account, np.random.default_rng(1), keys=keys)
     rates = [None if sample is None else sample.rate for sample in asked]
     histogram, early = rates[0], rates[1]
     assert rates == [histogram, early, histogram, early, histogram, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from fractions import Fraction
 
 import numpy as np
@@ -50,7 +51,7 @@ def account_of(passes, neighbours="add-remove", epsilon=1.0):
 
 def drawn(data, unit, account, schema=SCHEMA, keys=None):
     rows = UnitRows(data, schema, unit, key=bytes(32))
-    return draw_passes(rows, rows.moments(cache=keys), account, np.random.default_rng(0), keys=keys)
+    return draw_passes(rows, functools.partial(rows.moments, cache=keys), account, np.random.default_rng(0), keys=keys)
 
 
 CORNER = (1.0, "c", -1.0)

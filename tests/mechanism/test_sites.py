@@ -79,7 +79,7 @@ def test_every_total_is_the_exact_sum_over_pooled_rows(tmp_path, monkeypatch, no
         )
         coded = whole.recoded(study.schema.coded(marginals.thresholds()))
         passes.draw_passes(
-            coded, coded.moments(), account, np.random.default_rng(0), marginals=marginals, parties=curator
+            coded, coded.moments, account, np.random.default_rng(0), marginals=marginals, parties=curator
         )
     assert len(hub.inputs) == len(curator.totals) == 10
     for (_, inputs), exact in zip(hub.inputs, curator.totals, strict=True):

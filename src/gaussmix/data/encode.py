@@ -276,10 +276,8 @@ def encode_batch(
     A column that is absent or of another type, or holds missing values or unknown levels without a rule for them, is an
     error.
     """
-    arrays = _columns_of(batch, schema, list(schema.columns))
-    keep = kept(schema.columns, arrays)
-    if keep is not None:
-        arrays = {name: array.filter(keep) for name, array in arrays.items()}
+    keep = complete_rows(batch, schema)
+    arrays = _columns_of(batch if keep is None else batch.filter(keep), schema, list(schema.columns))
     rows = len(next(iter(arrays.values())))
     if out is None:
         out = np.empty((rows, schema.n_columns), order="F")
@@ -339,8 +337,12 @@ def without_negative(name: str, column: Column, array: pa.Array) -> pa.Array:
 
 def complete_rows(batch: pa.RecordBatch, schema: Schema) -> pa.Array | None:
     """Return which rows ``missing="drop-row"`` keeps; None for all."""
-    columns = {name: column for name, column in schema.columns.items() if column.missing == "drop-row"}
-    return kept(columns, _columns_of(batch, schema, list(columns)))
+    keep = None
+    names = [name for name, column in schema.columns.items() if column.missing == "drop-row"]
+    for array in _columns_of(batch, schema, names).values():
+        if (here := present(array)) is not None:
+            keep = here if keep is None else pc.and_(keep, here)
+    return keep
 
 
 def _columns_of(batch: pa.RecordBatch | pa.Table, schema: Schema, names: Sequence[str]) -> dict[str, pa.Array]:
@@ -576,15 +578,6 @@ def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
     if isinstance(array, pa.ChunkedArray):  # combine_chunks of no or of too long chunks
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], type=array.type)
     return array
-
-
-def kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.Array | None:
-    """Return which rows ``missing="drop-row"`` keeps; None for all."""
-    keep = None
-    for name, column in columns.items():
-        if column.missing == "drop-row" and (here := present(arrays[name])) is not None:
-            keep = here if keep is None else pc.and_(keep, here)
-    return keep
 
 
 def present(array: pa.Array) -> pa.Array | None:

@@ -29,7 +29,7 @@ import operator
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -186,15 +186,14 @@ class Gram(Query[ExactSums]):
         self.limit = self.max_contributions * ROW_UNIT**2
         width = kernels.padded(m) if self.compiled else m
         self.high, self.low = (np.zeros((width, width), dtype=np.int64) for _ in range(2))
-        self.pending, self.scratch = kernels.zeros(width, width), kernels.scratch(m)
+        self.pending = kernels.zeros(width, width)
 
-    def take(self, rows: kernels.KernelInput, by: kernels.Map | None = None, scratch: Floats | None = None) -> Integers:
-        """Add rows, or rows mapped ``by`` a transform with ``scratch`` memory, by a compiled function.
+    def take(self, rows: kernels.KernelInput, by: kernels.Map | None = None) -> Integers:
+        """Add rows, or rows mapped ``by`` a transform, by a compiled function.
 
         No encoded row is left out; of mapped rows those that are not finite, or far beyond the clip.
         """
-        memory = (self.scratch,) if by is None else (scratch, by, self.scratch)
-        left = kernels.gram(rows, self.low_for(rows.n), self.pending, *memory)
+        left = kernels.gram(rows, self.low_for(rows.n), self.pending, by)
         self.n += rows.n - len(left)
         return left
 
@@ -251,11 +250,11 @@ class MappedGram(Query[ExactSums]):
         self.factors = to_units(self.transform, self.clip)
         self.gram, self.z = Gram().aggregator(len(self.factors)), _Buffer()
         if self.compiled:
-            self.map, self.scratch = kernels.Map(self.transform, self.factors), kernels.scratch(m)
+            self.map = kernels.Map(self.transform, self.factors)
 
     def take(self, rows: kernels.KernelInput) -> Integers:
         """Add rows by a compiled function."""
-        return self.gram.take(rows, self.map, self.scratch)
+        return self.gram.take(rows, self.map)
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         z = self.transform.product(rows, out=self.z.array(len(rows), len(self.factors)))  # exact
@@ -318,11 +317,10 @@ class NormCounts(Query[BinCounts]):
         self.product, self.scaled = _Buffer(), _Buffer()
         if self.compiled:
             self.map = kernels.Map(first, *self.factors)
-            self.scratch, self.products = kernels.scratch(m), kernels.scratch(len(first.integers))
 
     def take(self, rows: kernels.KernelInput) -> Integers:
         """Count rows by a compiled function; those that are not finite are left out."""
-        norms, zeros, left = kernels.norms(rows, self.map, self.scratch, self.products)
+        norms, zeros, left = kernels.norms(rows, self.map)
         self._count(np.delete(norms, left, axis=1) if len(left) else norms, np.array(zeros))
         return left
 
@@ -487,29 +485,14 @@ def _with_positions(stream: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.
 
 # ---------------------------------------------------------------------------------------------------------------
 # Threads
-class _Shared:
-    """An iterable shared by several threads: each item is given to one of them."""
-
-    def __init__(self, items: Iterable[Any]) -> None:
-        self._items, self._lock = iter(items), threading.Lock()
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            with self._lock:
-                try:
-                    item = next(self._items)
-                except StopIteration:
-                    return
-            yield item
-
-    def add(self, work: Callable[[Query[Any], Iterable[Any]], None], aggregator: Query[Any]) -> None:
-        """Let one thread do its share. After an error the others have no reason to go on."""
-        try:
-            work(aggregator, self)
-        except BaseException:
-            with self._lock:
-                self._items = iter(())
-            raise
+def _shared(items: Iterator[Any], lock: threading.Lock, stop: threading.Event) -> Iterator[Any]:
+    """Yield one thread's share of the items, none of which is None, until ``stop`` is set."""
+    while not stop.is_set():
+        with lock:
+            item = next(items, None)
+        if item is None:
+            return
+        yield item
 
 
 _Step = tuple[Iterable[Any], Callable[[Query[Any], Iterable[Any]], None], bool]
@@ -532,9 +515,14 @@ def _in_threads(query: Query[A], m: int, steps: Iterable[_Step], threads: int | 
                 pool = stack.enter_context(ThreadPoolExecutor(count))
                 aggregators += [query.aggregator(m) for _ in range(count - 1)]
             if several and pool is not None:
-                shared = _Shared(items)
-                for done in [pool.submit(shared.add, work, aggregator) for aggregator in aggregators]:
-                    done.result()
+                shared = iter(items), threading.Lock(), threading.Event()
+                parts = [pool.submit(work, aggregator, _shared(*shared)) for aggregator in aggregators]
+                try:
+                    wait(parts, return_when=FIRST_EXCEPTION)
+                finally:  # after an error the other threads have no reason to go on
+                    shared[2].set()
+                for part in parts:
+                    part.result()
             else:
                 work(aggregators[0], items)
     return functools.reduce(operator.add, (aggregator.result() for aggregator in aggregators))

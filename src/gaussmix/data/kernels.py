@@ -101,11 +101,6 @@ def _address(array: Rows) -> int:
     return address
 
 
-def scratch(width: int) -> Floats:
-    """Allocate memory for a few rows of one width, for one thread."""
-    return zeros(_BLOCK, padded(width))
-
-
 class KernelInput:
     """At most 2¹⁴ rows for compiled functions: encoded ones, or arrays that are encoded on the way.
 
@@ -195,27 +190,20 @@ class Map:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Functions
-def gram(
-    rows: KernelInput,
-    low: Integers,
-    pending: Floats,
-    scratch: Floats,
-    by: Map | None = None,
-    products: Floats | None = None,
-) -> Integers:
+def gram(rows: KernelInput, low: Integers, pending: Floats, by: Map | None = None) -> Integers:
     """Add Σ r rᵀ, or Σ z̄ z̄ᵀ with z̄ = trunc(factors · T r) clipped to norm 2²⁰, to ``low``; return rows left out.
 
     ``low`` has as many padded rows and columns as there are columns of r, or of z̄; its entries below the diagonal are
-    not to be used. ``pending``, of the same shape, is zero before and after; ``scratch`` is for rows of width m, and
-    ``products`` for rows of width k. Sums are checked to be exact and norms to be at most 2²⁰, as the sensitivity
-    requires.
+    not to be used. ``pending``, of the same shape, is zero before and after. Sums are checked to be exact and norms to
+    be at most 2²⁰, as the sensitivity requires.
     """
     compiled, squares = cast(Any, library()), np.empty(rows.n)
-    if by is None or products is None:
-        done = compiled.gaussmix_gram(rows.structure, *map(_address, (low, pending, squares, scratch)))
+    arrays = [low, pending, squares, zeros(_BLOCK, padded(rows.m))]  # the last for a few rows
+    if by is None:
+        done = compiled.gaussmix_gram(rows.structure, *map(_address, arrays))
     else:
+        arrays.append(zeros(_BLOCK, by.factors.shape[1]))  # for their products
         arguments = (by.structure, _address(by.factors), ROW_UNIT**2, ROW_UNIT * SHRINK)
-        arrays = (low, pending, squares, scratch, products)
         done = compiled.gaussmix_mapped(rows.structure, *arguments, *map(_address, arrays))
     if not done:
         raise not_finite()  # 4096 rows of norm at most 2²⁰ cannot do that
@@ -229,10 +217,10 @@ def not_finite() -> RuntimeError:
     return RuntimeError("Encoded rows are not finite. This is a bug in gaussmix; nothing was released.")
 
 
-def norms(rows: KernelInput, by: Map, scratch: Floats, products: Floats) -> tuple[Floats, int, Integers]:
+def norms(rows: KernelInput, by: Map) -> tuple[Floats, int, Integers]:
     """Return ‖trunc(f · T r)‖² for several factors f, (kinds, n), how many have T r = 0, and the rows left out."""
     squares = np.empty((len(by.factors), rows.n))
-    arrays = map(_address, (by.factors, squares, scratch, products))
-    function = cast(Any, library()).gaussmix_norms
-    zeros = int(function(rows.structure, by.structure, len(by.factors), *arrays))
-    return squares, zeros, np.flatnonzero(rows.left[: rows.n])
+    few, products = zeros(_BLOCK, padded(rows.m)), zeros(_BLOCK, by.factors.shape[1])
+    function, arrays = cast(Any, library()).gaussmix_norms, (by.factors, squares, few, products)
+    none = int(function(rows.structure, by.structure, len(by.factors), *map(_address, arrays)))
+    return squares, none, np.flatnonzero(rows.left[: rows.n])

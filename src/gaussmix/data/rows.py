@@ -102,14 +102,7 @@ class RowSource(ABC):
     def close(self) -> None:  # noqa: B027 - most sources keep nothing
         """Discard data stored between passes."""
 
-    def moments(
-        self,
-        sample: Sample | None = None,
-        *,
-        cache: Sample | None = None,
-        limit: float | None = None,
-        describe: str = "Reading",
-    ) -> Moments:
+    def moments(self, *, cache: Sample | None = None, limit: float | None = None) -> Moments:
         """Return the exact Gram matrix in the declared metric, with contributions of a privacy unit scaled to j rows.
 
         With ``cache``, a sample of the release, a source that is read again for every pass may cache rows for later
@@ -117,7 +110,7 @@ class RowSource(ABC):
         from noisy counts. A source without a fixed order caches rows up to this rate, and none without it.
         """
         query = Gram() if self.unit is None else Gram(self.unit.max_contributions)
-        sums = self.aggregate(query, sample, describe)
+        sums = self.aggregate(query)
         return Moments.built(sums, self.schema, self.unit, is_computed=self.is_computed)
 
     def mapped(
@@ -189,25 +182,18 @@ class TableRows(RowSource):
         self.is_computed = self.table.computed
         self._cache: RowCache | None = None
 
-    def moments(
-        self,
-        sample: Sample | None = None,
-        *,
-        cache: Sample | None = None,
-        limit: float | None = None,
-        describe: str = "Reading",
-    ) -> Moments:
+    def moments(self, *, cache: Sample | None = None, limit: float | None = None) -> Moments:
         """Return the exact Gram matrix in the declared metric; with ``cache``, cache rows for later passes.
 
         A table with a fixed order caches as many rows as fit (:mod:`gaussmix.data.sampling`).
         """
         m, rows = self.schema.n_columns, None
-        if cache is not None and sample is None and self.table.single_use is None:
+        if cache is not None and self.table.single_use is None:
             if self.table.ordered:
                 rows = RowCache(cache, m)
             elif limit is not None:
                 rows = RowCache(cache.at(limit), m, keys=cache.fresh(self.table.readings))
-        sums = self.read(Gram(), sample, rows, describe)
+        sums = self.read(Gram(), None, rows)
         self._cache = rows
         return Moments.built(sums, self.schema, is_computed=self.is_computed)
 
@@ -413,19 +399,12 @@ class ClusterRows(RowSource):
         self._counts: tuple[int, int] | None = None
         self._cache: RowCache | UnitCache | None = None
 
-    def moments(
-        self,
-        sample: Sample | None = None,
-        *,
-        cache: Sample | None = None,
-        limit: float | None = None,
-        describe: str = "Reading",
-    ) -> Moments:
+    def moments(self, *, cache: Sample | None = None, limit: float | None = None) -> Moments:
         """Return the exact Gram matrix in the declared metric; with ``cache`` and ``limit``, cache rows."""
         query, keep = Gram() if self.unit is None else Gram(self.unit.max_contributions), None
-        if cache is not None and limit is not None and sample is None:
+        if cache is not None and limit is not None:
             keep = cache.at(limit)
-        sums = self._run(query, sample, keep)
+        sums = self._run(query, None, keep)
         return Moments.built(sums, self.schema, self.unit, is_computed=True)
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
@@ -568,17 +547,8 @@ class SummedRows(RowSource):
     def _refusal(self) -> ArgumentError:
         return ArgumentError("Moments support only one pass. Set passes=1, or use the table instead of its moments.")
 
-    def moments(
-        self,
-        sample: Sample | None = None,
-        *,
-        cache: Sample | None = None,
-        limit: float | None = None,
-        describe: str = "Reading",
-    ) -> Moments:
-        """Return the moments; samples are not available."""
-        if sample is not None:
-            raise self._refusal()
+    def moments(self, *, cache: Sample | None = None, limit: float | None = None) -> Moments:
+        """Return the moments."""
         return self._moments
 
     def check_again(self) -> None:

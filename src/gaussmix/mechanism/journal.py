@@ -45,7 +45,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +56,7 @@ from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DamagedError, MissingFileError, OutputError, OutputExistsError
 from gaussmix.releases.file import PARTIAL_MAGIC
 
-__all__ = ["UNRECORDED", "Journal", "Recorder", "public_digest", "refuse_unfinished"]
+__all__ = ["Journal", "public_digest", "refuse_unfinished"]
 
 FORMAT = 1
 _RECORD_BYTES = 256  # of the line before the numbers of a record
@@ -82,30 +82,6 @@ def refuse_unfinished(path: Path) -> None:
             f"{path} exists: it holds the outputs of an unfinished release, whose budget is spent. Continue it with "
             "resume=True (--resume), or delete the file to give it up. Nothing was spent."
         )
-
-
-class Recorder(Protocol):
-    """Stores the outputs of a release as they are drawn."""
-
-    def ask(self, question: str, *public: Transform | Floats | float) -> None:
-        """Begin a question, with public parameters."""
-
-    def answer(self, draw: Callable[[], Floats]) -> Floats:
-        """Return the stored output, or draw it and store it."""
-
-
-class _Unrecorded:
-    """Stores nothing."""
-
-    def ask(self, question: str, *public: Transform | Floats | float) -> None:
-        pass
-
-    def answer(self, draw: Callable[[], Floats]) -> Floats:
-        return draw()
-
-
-UNRECORDED: Recorder = _Unrecorded()
-"""For releases that cannot be resumed: without an output file, with a known seed, or of several sites."""
 
 
 class Journal:

@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 
@@ -39,15 +38,15 @@ from gaussmix.accounting.discrete import LatticeAccount, diagonal_sigma, off_dia
 from gaussmix.accounting.parameters import Neighbours
 from gaussmix.data.gram import ExactSums
 from gaussmix.data.marginals import MarginalSums
+from gaussmix.data.moments import Moments
 from gaussmix.data.rows import RowSource
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.data.scores import ScoreMap, ScoreNorms, ScoreSums, ScoreTotals, identity, score_map
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError
-from gaussmix.mechanism.journal import UNRECORDED, Recorder
+from gaussmix.mechanism.journal import Journal
 from gaussmix.mechanism.noise import (
-    ALONE,
     Exact,
     Parties,
     add_noise,
@@ -75,13 +74,6 @@ from gaussmix.releases.transcript import PassOutput, Transcript, start
 __all__ = ["cost_of", "draw_marginals", "draw_passes", "score_map_of"]
 
 
-class FirstPass(Protocol):
-    """The exact sums of the first pass: `Moments`, or sums that are read when they are needed."""
-
-    def sums(self) -> ExactSums:
-        """Return the sums over all rows. **Sensitive**."""
-
-
 _MANY_COLUMNS = 300  # their noise takes half a second
 
 # Measured with 500 to 3,000 columns on one processor, rounded up.
@@ -104,15 +96,15 @@ def cost_of(columns: int, passes: int) -> tuple[float, int]:
 
 def draw_passes(
     rows: RowSource,
-    first: FirstPass,
+    first: Callable[[], Moments],
     account: LatticeAccount,
     rng: np.random.Generator,
     *,
     models: ModelBudget | None = None,
     keys: Sample | None = None,
     marginals: Marginals | None = None,
-    parties: Parties = ALONE,
-    journal: Recorder = UNRECORDED,
+    parties: Parties | None = None,
+    journal: Journal | None = None,
     progress: bool = False,
 ) -> Transcript:
     """Draw all passes of a release, then the outputs of declared models.
@@ -121,8 +113,8 @@ def draw_passes(
     ----------
     rows : RowSource
         The table. It must be possible to read it once per pass.
-    first : Moments, or another object with a method ``sums``
-        Returns exact sums over all rows for the first pass; called unless the journal has its output.
+    first : function
+        Returns exact moments of all rows for the first pass; called once, unless the journal has all that needs them.
     account : LatticeAccount
         The account of the releases that `releases_of` lists for a schedule.
     rng : Generator
@@ -133,21 +125,23 @@ def draw_passes(
         Sampling keys drawn for this release only, under which the first pass cached rows. Default: drawn from ``rng``.
     marginals : Marginals, optional
         Marginals drawn before the first pass was read (`draw_marginals`), under the same account.
-    parties : Parties
-        Who adds up and who draws: one curator, or one of several sites (:mod:`gaussmix.mechanism.sites`).
-    journal : Recorder
+    parties : Parties, optional
+        Several sites that add up and draw together (:mod:`gaussmix.mechanism.sites`). Default: one curator.
+    journal : Journal, optional
         Where outputs are stored as they are drawn, and found if they were drawn before an interruption
         (:mod:`gaussmix.mechanism.journal`). Rows are read only for outputs that are not there.
     progress : bool
         Show a progress bar on a terminal if the noise takes long to draw.
     """
+    first = functools.cache(first)
     draw, schema = _Draw(account, rng, parties, journal, progress=progress), rows.schema
     budgets = budgets_of(account, models, marginals=marginals is not None)
     mu = budgets.passes if len(budgets.passes) == 1 else budgets.passes[1:]
     most = 1 if rows.unit is None else rows.unit.max_contributions
-    journal.ask(f"schema {schema.fingerprint}")
+    if journal is not None:
+        journal.ask(f"schema {schema.fingerprint}")
     draw.agree("Pass 1", *mu, most)
-    output = PassOutput(draw.matrix(first.sums, mu[0], most=most), mu[0])
+    output = PassOutput(draw.matrix(lambda: first().sums(), mu[0], most=most), mu[0])
     outputs = [output]
     if len(mu) > 1:
         number, persons = _counted(draw, rows, first, budgets.passes[0])
@@ -201,8 +195,8 @@ def draw_marginals(
     rng: np.random.Generator,
     *,
     models: ModelBudget | None = None,
-    parties: Parties = ALONE,
-    journal: Recorder = UNRECORDED,
+    parties: Parties | None = None,
+    journal: Journal | None = None,
 ) -> Marginals:
     """Return noisy marginals of what ``exact`` returns. :mod:`gaussmix.data.marginals` proves the sensitivities."""
     mu = budgets_of(account, models, marginals=True).marginals
@@ -211,7 +205,7 @@ def draw_marginals(
     of_counts, of_sums = plan.noise_mu(mu)
     draw, most = _Draw(account, rng, parties, journal, progress=False), plan.max_contributions
     draw.agree("Marginals", of_counts, of_sums, most)
-    counts = draw.vector(lambda: exact().counts, of_counts, most=most)
+    counts = draw.vector(lambda: exact().counts, of_counts, most=most, unit_bits=FRACTION_BITS)
     sums = draw.vector(
         lambda: np.concatenate([exact().sums, exact().squares]), of_sums, most=most, unit_bits=2 * FRACTION_BITS
     )
@@ -219,18 +213,18 @@ def draw_marginals(
     return Marginals(plan, counts, sums[:first], sums[first:], mu)
 
 
-def _counted(draw: _Draw, rows: RowSource, first: FirstPass, mu: float) -> tuple[float, Persons | None]:
+def _counted(draw: _Draw, rows: RowSource, first: Callable[[], Moments], mu: float) -> tuple[float, Persons | None]:
     """Return the noisy number of rows; for privacy units, also that of units, each count with half of μ²."""
     if rows.unit is None:
-        return float(draw.counts(lambda: np.array([first.sums().n]), mu)[0]), None
+        return float(draw.vector(lambda: np.array([first().sums().n]), mu)[0]), None
     (part,) = split_mu(mu, [Fraction(1, 2)])
 
     def count(which: int) -> Integers:
-        first.sums()  # units are counted by the first pass
+        first()  # units are counted by the first pass
         return np.array([rows.unit_counts()[which]])
 
     number, total = (
-        float(draw.counts(functools.partial(count, which), part, most=most)[0])
+        float(draw.vector(functools.partial(count, which), part, most=most)[0])
         for which, most in enumerate((1, rows.unit.max_contributions))
     )
     return number, Persons(number, total, rows.unit.max_contributions)
@@ -273,7 +267,7 @@ def _draw_model(
     draw.agree(words, scan.metric, scan.linear, edges)
     of_sums = tuple(mu_of_sum(part, neighbours) for part in mu[1:-1])
     norms = ScoreNorms(score_map_of(rows.schema, scan), edges)
-    counts = draw.counts(lambda: rows.aggregate(norms, None, words).counts[0], mu[0])
+    counts = draw.vector(lambda: rows.aggregate(norms, None, words).counts[0], mu[0])
     clip, excess, lost = plan.clip(counts, edges, noise=1 / mu[0], mu=of_sums[-1] if of_sums else mu[-1])
     linear, totals, squares = [], list[Floats](), None
     for step in range(max(len(of_sums), 1)):
@@ -283,7 +277,7 @@ def _draw_model(
         read = functools.cache(functools.partial(rows.aggregate, sums, None, words))
         linear.append(scan.linear)
         if of_sums:
-            totals.append(draw.vector(_total_of(read), of_sums[step]))
+            totals.append(draw.vector(_total_of(read), of_sums[step], unit_bits=FRACTION_BITS))
         if step == len(of_sums) - 1 or not of_sums:
             squares = draw.matrix(_squares_of(read), mu[-1])
         else:
@@ -296,8 +290,8 @@ def _draw_model(
 
 
 @contextmanager
-def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a callback that updates a progress bar on a terminal; None if no bar is shown."""
+def _bar(total: int, *, shown: bool) -> Iterator[Callable[[int], None] | None]:
+    """Yield a callback that advances a progress bar on a terminal; None if no bar is shown."""
     if not (shown and sys.stderr.isatty()):
         yield None
         return
@@ -305,8 +299,8 @@ def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("Drawing noise", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        task = progress.add_task("Drawing noise", total=total)
+        yield lambda drawn: progress.update(task, advance=drawn)
 
 
 class _Draw:
@@ -320,8 +314,8 @@ class _Draw:
         self,
         account: LatticeAccount,
         rng: np.random.Generator,
-        parties: Parties = ALONE,
-        journal: Recorder = UNRECORDED,
+        parties: Parties | None,
+        journal: Journal | None,
         *,
         progress: bool,
     ) -> None:
@@ -330,8 +324,10 @@ class _Draw:
 
     def agree(self, question: str, *public: Transform | Floats | float) -> None:
         """Begin a question, with public parameters."""
-        self.parties.agree(question, *public)
-        self.journal.ask(question, *public)
+        if self.parties is not None:
+            self.parties.agree(question, *public)
+        if self.journal is not None:
+            self.journal.ask(question, *public)
 
     def matrix(self, sums: Callable[[], ExactSums], mu: float, *, most: int = 1) -> Floats:
         """Return a noisy Gram matrix of sensitivity ``most``: noise most/μ on the diagonal, most/(√2 μ) off it."""
@@ -339,42 +335,33 @@ class _Draw:
         def drawn() -> Floats:
             found = sums()
             exact = exact_integers(found.high, found.low, refinement=self.refinement)
-            with _bar(shown=self.progress and len(exact) > _MANY_COLUMNS) as bar:
-                noise = symmetric_noise(
-                    len(exact),
-                    diagonal=self.parties.share(diagonal_sigma(mu, self.bits, rows=most)),
-                    off_diagonal=self.parties.share(off_diagonal_sigma(mu, self.bits, rows=most)),
-                    rng=self.rng,
-                    progress=bar,
-                )
+            sigmas = [diagonal_sigma(mu, self.bits, rows=most), off_diagonal_sigma(mu, self.bits, rows=most)]
+            if self.parties is not None:
+                sigmas = [self.parties.share(sigma) for sigma in sigmas]
+            m = len(exact)
+            with _bar(m * (m + 1) // 2, shown=self.progress and m > _MANY_COLUMNS) as bar:
+                noise = symmetric_noise(m, diagonal=sigmas[0], off_diagonal=sigmas[1], rng=self.rng, progress=bar)
             return self._released(exact, noise)
 
-        return self.journal.answer(drawn)
+        return drawn() if self.journal is None else self.journal.answer(drawn)
 
     def histograms(self, found: Callable[[], Sequence[Integers]], bins: Sequence[int], mu: float) -> list[Floats]:
         """Return counts with noise √J/μ: a row, or a privacy unit, is in one bin of each of J histograms."""
         (part,) = split_mu(mu, [Fraction(1, len(bins))])
-        return np.split(self.counts(lambda: np.concatenate(found()), part), np.cumsum(bins)[:-1])
+        return np.split(self.vector(lambda: np.concatenate(found()), part), np.cumsum(bins)[:-1])
 
-    def vector(
-        self, sums: Callable[[], Integers], mu: float, *, most: int = 1, unit_bits: int = FRACTION_BITS
-    ) -> Floats:
-        """Return noisy sums, in units of 2^-unit_bits, with sensitivity ``most`` in norm: noise most/μ."""
-        return self._with_noise(sums, self.bits - unit_bits, mu, most)
-
-    def counts(self, counts: Callable[[], Integers], mu: float, *, most: int = 1) -> Floats:
-        """Return noisy counts of sensitivity ``most``: noise most/μ."""
-        return self._with_noise(counts, self.bits, mu, most)
-
-    def _with_noise(self, sums: Callable[[], Integers], shift: int, mu: float, most: int) -> Floats:
-        """Return integers in units of 2^-(bits - shift) with noise most/μ."""
+    def vector(self, sums: Callable[[], Integers], mu: float, *, most: int = 1, unit_bits: int = 0) -> Floats:
+        """Return noisy counts, or sums in units of 2^-unit_bits, of sensitivity ``most`` in norm: noise most/μ."""
 
         def drawn() -> Floats:
-            exact = np.asarray(sums().astype(object) << shift, dtype=object)
-            sigma = self.parties.share(diagonal_sigma(mu, self.bits, rows=most))
+            exact = np.asarray(sums().astype(object) << self.bits - unit_bits, dtype=object)
+            sigma = diagonal_sigma(mu, self.bits, rows=most)
+            if self.parties is not None:
+                sigma = self.parties.share(sigma)
             return self._released(exact, discrete_gaussian(len(exact), sigma=sigma, rng=self.rng))
 
-        return self.journal.answer(drawn)
+        return drawn() if self.journal is None else self.journal.answer(drawn)
 
     def _released(self, exact: Exact, noise: Integers) -> Floats:
-        return to_floats(self.parties.total(add_noise(exact, noise)), self.bits)
+        noisy = add_noise(exact, noise)
+        return to_floats(noisy if self.parties is None else self.parties.total(noisy), self.bits)

@@ -54,7 +54,6 @@ from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller, war
 from gaussmix.accounting.sites import Sites, joint_account
 from gaussmix.data.columns import Numeric
 from gaussmix.data.contributions import UNIQUE, PrivacyUnit
-from gaussmix.data.gram import ExactSums
 from gaussmix.data.marginals import MarginalSums, has_marginals
 from gaussmix.data.moments import Moments
 from gaussmix.data.per_unit import UnitTable, WithinTable
@@ -75,8 +74,8 @@ from gaussmix.errors import (
 from gaussmix.ledger import Budget, Ledger
 from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
-from gaussmix.mechanism.journal import UNRECORDED, Journal, Recorder, refuse_unfinished
-from gaussmix.mechanism.noise import ALONE, Parties, describe, generator, secure_generator
+from gaussmix.mechanism.journal import Journal, refuse_unfinished
+from gaussmix.mechanism.noise import Parties, describe, generator, secure_generator
 from gaussmix.mechanism.passes import cost_of, draw_marginals, draw_passes
 from gaussmix.models.declared import model_budget
 from gaussmix.models.release import Release, load
@@ -158,7 +157,7 @@ def accounts_of(
         return None, None
     if budget.ledger is not None:
         budget.ledger.check_privacy_unit(None if unit is None else unit.column)
-    unit = _bounded(unit)
+    unit = unit and unit.bounded
 
     found: list[LatticeAccount] = []
     for number in (1, AUTOMATIC_PASSES) if passes == "auto" else (check.positive_integer(passes=passes),):
@@ -170,10 +169,6 @@ def accounts_of(
             if not found or (marginals is not None and marginals.tables):
                 raise
     return found[-1], found[0] if passes == "auto" else None
-
-
-def _bounded(unit: PrivacyUnit | None) -> PrivacyUnit | None:
-    return None if unit is None else unit.bounded
 
 
 def _account(
@@ -438,7 +433,7 @@ class Prepared:
     joint : Joint or None
         The other sites, if the release is of rows at several sites.
     journal : Journal or None
-        File of the outputs of a release that can be resumed.
+        File of the outputs of a release that can be resumed: one with an output file, drawn from the secure generator.
     """
 
     schema: Schema
@@ -461,7 +456,11 @@ class Prepared:
     def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
         """Return the rows of a table as this release reads them. The caller must close the result."""
         return rows_of(
-            data, self.schema, options, unit=_bounded(self.unit), new_key=functools.partial(self.rng.bytes, 32)
+            data,
+            self.schema,
+            options,
+            unit=self.unit and self.unit.bounded,
+            new_key=functools.partial(self.rng.bytes, 32),
         )
 
     def draw(self, rows: RowSource, *, origins: Sequence[Any] = (), progress: bool = False) -> Release:
@@ -469,7 +468,7 @@ class Prepared:
 
         ``origins`` are the files, queries and objects that hold the rows, for a warning if they were released before.
         """
-        check_rows(rows, self.schema, _bounded(self.unit))
+        check_rows(rows, self.schema, self.unit and self.unit.bounded)
         protects, journal = self.account is not None and describe(self.rng) == SECURE, self.journal
         resumes = journal is not None and journal.has_begun
         if protects and self.budget.ledger is None and self.joint is None and not resumes:
@@ -482,15 +481,15 @@ class Prepared:
             first = None
             if not (several and self.marginals is not None):
                 rows = self._coded(rows, {} if self.thresholds == "auto" else self.thresholds, stack)
-                first = _FirstReading(rows, keys)
+                first = functools.cache(functools.partial(rows.moments, cache=keys))
             # The first reading checks every value before anything is charged.
             if journal is None or not journal.drawn:
-                exact() if first is None else first.sums()
+                exact() if first is None else first()
             self._once.take()
             if protects:
                 remember(origins)
             if account is None:
-                gram = rows.moments() if first is None else first.moments
+                gram = rows.moments() if first is None else first()
                 return self._written(nonprivate_release(gram, made_by=self.made_by, declared=self.schema))
             long = several or self.models is not None or self.joint is not None
             with nullcontext() if long else interruptions_wait():
@@ -522,7 +521,7 @@ class Prepared:
     def _drawn(
         self,
         rows: RowSource,
-        first: _FirstReading | None,
+        first: Callable[[], Moments] | None,
         exact: Callable[[], MarginalSums],
         account: LatticeAccount,
         stack: ExitStack,
@@ -536,29 +535,30 @@ class Prepared:
         sampling keys under which the first pass caches rows for later ones.
         """
         file, joint, charged = None if self.output is None else self.output.path, self.joint, None
-        journal: Recorder = UNRECORDED if self.journal is None else self.journal
         resumed = self.journal is not None and self.journal.has_begun
         if joint is not None:
             joint.begin(account, file=file)
         else:
             charged = self._charged(account, file)
-        parties, marginals = ALONE if joint is None else joint, None
+        marginals = None
         if first is None and self.marginals is not None:
             marginals = draw_marginals(
-                exact, self.marginals, account, self.rng, models=self.models, parties=parties, journal=journal
+                exact, self.marginals, account, self.rng, models=self.models, parties=joint, journal=self.journal
             )
             thresholds = marginals.thresholds() if self.thresholds == "auto" else self.thresholds
             rows = self._coded(rows, thresholds, stack)
+        if first is None:
+            first = functools.partial(rows.moments, cache=keys, limit=self._cached_rate(account, marginals))
         transcript = draw_passes(
             rows,
-            _FirstReading(rows, keys, self._cached_rate(account, marginals)) if first is None else first,
+            first,
             account,
             self.rng,
             models=self.models,
             keys=keys,
             marginals=marginals,
-            parties=parties,
-            journal=journal,
+            parties=joint,
+            journal=self.journal,
             progress=progress,
         )
         certificate = certify(
@@ -641,21 +641,6 @@ class Prepared:
             self.journal.close()
 
 
-class _FirstReading:
-    """The sums of the first pass, read when they are needed. **Sensitive**."""
-
-    def __init__(self, rows: RowSource, keys: Sample | None, limit: float | None = None) -> None:
-        self._rows, self._keys, self._limit = rows, keys, limit
-
-    @functools.cached_property
-    def moments(self) -> Moments:
-        return self._rows.moments(cache=self._keys, limit=self._limit)
-
-    def sums(self) -> ExactSums:
-        """Return the sums over all rows."""
-        return self.moments.sums()
-
-
 def _spent(budget: Budget, account: LatticeAccount) -> str:
     """Return what a release costs, in words."""
     if budget.ledger is not None:
@@ -723,7 +708,8 @@ def prepare(
     asked = None if models == () else model_budget(schema, models, model_share)
     if asked is not None:
         _check_models(budget, joint)
-    if _bounded(unit) is not None and budget.is_infinite:
+    bounded = unit and unit.bounded
+    if bounded is not None and budget.is_infinite:
         raise ArgumentError("privacy_unit requires a finite epsilon. Omit privacy_unit or choose a finite epsilon.")
     rng = generator(random_state)
     plan = None
@@ -767,9 +753,7 @@ def prepare(
             passes_drawn = max(len(budgets_of(account, asked, marginals=plan is not None).passes) // 2, 1)
             cells = None if plan is None else plan.coordinates
             m = schema.n_columns
-            if not accounts_for(
-                account, passes_drawn, m, models=asked, persons=_bounded(unit) is not None, marginals=cells
-            ):
+            if not accounts_for(account, passes_drawn, m, models=asked, persons=bounded is not None, marginals=cells):
                 raise BudgetUnmetError(
                     "The privacy account does not cover every output of the release. Nothing was spent."
                 )
