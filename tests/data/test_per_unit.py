@@ -206,6 +206,12 @@ def test_errors_quote_no_value():
         (lambda: gm.per_unit(events(10), unit="patient", patient=gm.count()), ArgumentError, "cannot have the name"),
         (lambda: gm.per_unit(events(10), unit="patient", age="last"), TypeError, "age must be a Feature"),
         (lambda: gm.mean("age", bounds=(3, 1)), ArgumentError, "bounds must be increasing"),
+        (
+            lambda: gm.sum("age", bounds=(-1e-320, 1e-310)),
+            ArgumentError,
+            "bounds must be finite, and one of them at least",
+        ),
+        (lambda: gm.mean("age", bounds=(0, np.inf)), ArgumentError, "bounds must be finite"),
         (lambda: gm.mean("age", bounds=3), ArgumentTypeError, "bounds must be a pair"),
         (lambda: gm.mean(3, bounds=(0, 1)), ArgumentTypeError, "column must be the name of a column"),
         (lambda: parse_feature("age"), ArgumentError, "must be written as name=function"),

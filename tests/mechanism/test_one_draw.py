@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,8 +41,9 @@ def test_one_draw_of_the_schema_that_was_prepared(name):
     with pytest.raises(gm.DeclarationError, match="different schema"):
         prepared.draw(ArrayRows(X, Y, OTHER))
     prepared.draw(ArrayRows(X, Y, SCHEMA))
-    with pytest.raises(gm.ArgumentError, match="This prepared release was already drawn"):
-        prepared.draw(ArrayRows(X, Y, SCHEMA))
+    for own in (prepared, replace(prepared)):
+        with pytest.raises(gm.ArgumentError, match="This prepared release was already drawn"):
+            own.draw(ArrayRows(X, Y, SCHEMA))
 
 
 def test_one_draw_of_objective_perturbation():

@@ -65,7 +65,7 @@ class PreparedAdaSSP:
     analysis: Literal["exact", "printed"]
     n_rows: int | None
     rng: np.random.Generator
-    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
+    _once: OneDraw = field(default_factory=OneDraw, repr=False, compare=False)
 
     @classmethod
     def of(

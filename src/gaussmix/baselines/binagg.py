@@ -189,7 +189,7 @@ class PreparedBinAgg:
     account: BinAggAccount
     rng: np.random.Generator
     corners: tuple[Floats, Floats]
-    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
+    _once: OneDraw = field(default_factory=OneDraw, repr=False, compare=False)
 
     @classmethod
     def of(

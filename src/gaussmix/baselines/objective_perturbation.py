@@ -80,7 +80,7 @@ class PreparedObjectivePerturbation:
     account: ObjectivePerturbationAccount
     conditions: Sequence[Condition]
     rng: np.random.Generator
-    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
+    _once: OneDraw = field(default_factory=OneDraw, repr=False, compare=False)
 
     @classmethod
     def of(

@@ -66,7 +66,7 @@ class PreparedSheffet:
     account: SheffetAccount
     n_rows: int | None
     rng: np.random.Generator
-    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
+    _once: OneDraw = field(default_factory=OneDraw, repr=False, compare=False)
 
     @classmethod
     def of(

@@ -116,6 +116,8 @@ class Feature:
                 ) from None
             if not lower < upper:
                 raise ArgumentError(f"bounds must be increasing, got {self.bounds!r}.")
+            if not _SMALLEST <= builtins.max(abs(lower), abs(upper)) <= 1 / _SMALLEST:
+                raise ArgumentError(f"bounds must be finite, and one of them at least 1e-270, got {self.bounds!r}.")
             object.__setattr__(self, "bounds", (lower, upper))
 
     @property
@@ -146,6 +148,9 @@ class Feature:
         if name == self.by:
             return pa.timestamp("us")  # numbers would be sorted as text: they need a typed file
         return pa.bool_() if self.kind in ("all", "any") else pa.float64()
+
+
+_SMALLEST = 1e-270  # largest bound of sums: the step of their exact arithmetic is a normal number
 
 
 def _units(value: str, bounds: tuple[float, float]) -> tuple[str, float]:

@@ -451,7 +451,7 @@ class Prepared:
     thresholds: Literal["auto"] | dict[str, tuple[float, float]] = field(default_factory=dict)
     joint: Joint | None = None
     journal: Journal | None = None
-    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
+    _once: OneDraw = field(default_factory=OneDraw, repr=False, compare=False)
 
     def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
         """Return the rows of a table as this release reads them. The caller must close the result."""
