@@ -220,3 +220,19 @@ def test_entries_with_two_values_are_drawn_as_booleans():
     assert np.mean(found[:, 1] * found[:, 2]) < 1e-3  # levels of one group
     assert found[:, :4].mean(axis=0) == pytest.approx(X[:, :4].mean(axis=0), abs=0.01)
     assert len(np.unique(rows_of(release, ["X"])[:, 0])) > 1000  # summaries draw numbers
+
+
+def test_entries_near_a_bound_have_its_shape():
+    """A count that is mostly 0: normal rows would be below 0 half of the time and never large."""
+    rng = np.random.default_rng(0)
+    counts = np.minimum(rng.geometric(0.5, 20_000) - 1, 40) * (rng.random(20_000) < 0.1)
+    X = np.column_stack([counts / 20 - 1.0, rng.random(20_000) < 0.3])
+    schema = gm.Schema({"X": gm.Vector(2, lower=-1, upper=1), "y": gm.Boolean()})
+    rows = {"X": X, "y": rng.random(20_000) < 0.5}
+    release = gm.release(rows, schema=schema, epsilon=math.inf, delta=1e-6)
+    found = release.schema.units.decode(rows_of(release, ["X"], booleans=True)[:, :2], range(2))[:, 0]
+    assert found.min() >= -1
+    assert found.mean() == pytest.approx(X[:, 0].mean(), abs=0.005)
+    assert found.std() == pytest.approx(X[:, 0].std(), rel=0.2)
+    normal = release.schema.units.decode(rows_of(release, ["X"], shaped=False)[:, :2], range(2))[:, 0]
+    assert np.mean(normal < -1) > 0.2

@@ -165,7 +165,7 @@ def _exposure(schema: Schema, exposure: str | None, response: str, columns: Sequ
 
 # ---------------------------------------------------------------------------------------------------------------
 # Fitted models
-LARGE = 0.5
+LARGE = 1 / 3
 """Coefficients whose assumed distribution adds more than this share of the noise's standard error are named."""
 
 REMEDY = "A model that is declared before the release (models=) does not need this assumption."
@@ -416,7 +416,7 @@ def _warnings(found: Fit, problem: Problem, own: Coefficients) -> list[str]:
             which = "All coefficients" if 3 < len(names) == known.sum() else f"Coefficients of {', '.join(names)}"
             notes.append(
                 f"{which} {words}: this assumption adds more than "
-                f"{'the' if factor == 1.0 else 'half of the'} standard error of the noise."
+                f"{'the' if factor == 1.0 else 'a third of the'} standard error of the noise."
             )
             named = True
     if named and OF_DISTRIBUTION in found.family.notes:

@@ -76,6 +76,7 @@ _LEAST = 1e-9
 _LEAST_SHARE = 1e-7  # of a level: a share of 0 would make moments singular
 _FLOOR = 1e-9  # least variance of a number given the others, relative to its mean square
 _LARGEST_DISTANCE = 3.0  # of Σ u(1 - u) from 0, in standard errors, for an entry with two values
+_LEAST_VARIANCE = 1e-6  # of an entry of a vector with bounds -1 and 1, and least distance of its mean from them
 _LARGEST_ERROR = 0.05  # of Σ u(1 - u)/n: that of a number that is uniform between its bounds is 1/6
 _GOLDEN = 2654435769  # 2³² over the golden ratio: its multiples shift the dimensions by different amounts
 
@@ -226,7 +227,8 @@ class PredictorDistribution:
     numbers_first : bool
         Whether numbers are drawn before levels, whose probabilities are then linear in them.
     booleans : bool
-        Whether entries of vectors that appear to have two values are drawn as booleans (`two_valued`).
+        Whether entries of vectors that appear to have two values are drawn as booleans (`two_valued`), and others whose
+        mean is within a standard deviation of a bound have the shape of a Beta distribution.
     points : int
         Number of rows, a power of two.
     """
@@ -468,6 +470,8 @@ class _Draw:
         schema = self.schema
         name = schema.encoded[index].source or ""
         column = schema.parts[name]
+        if self.own.booleans and isinstance(column, Vector):
+            return self._near_a_bound(index)
         if not (self.own.shaped or name == self.own.exposure) or not isinstance(column, Numeric | Vector):
             return None
         quantiles = quantiles_of(self.own.statistic, index)
@@ -479,6 +483,27 @@ class _Draw:
             return schema.units.encode(values[:, np.newaxis], [index])[:, 0]
 
         return encoded
+
+    def _near_a_bound(self, index: int) -> Callable[[Floats], Floats] | None:
+        """Return the quantile function of an entry of a vector whose mean is within a standard deviation of a bound.
+
+        A normal distribution would lie beyond the bound for a sixth of the rows and more, and its other tail would be
+        far too short. A Beta distribution on the declared range has the mean and variance of the pool.
+        """
+        part = self.schema.parts[self.schema.encoded[index].source or ""]
+        noisy, one = self.own.statistic.predictive, self.schema.units.one
+        if not isinstance(part, Vector) or not part.bounded:
+            return None
+        size = part.weight  # an entry is encoded as weight · [-1, 1]
+        entry, n = np.eye(self.schema.n_columns)[index] / size, max(float(one @ noisy.moment @ one), 1.0)
+        mean = float(one @ noisy.moment @ entry) / n
+        variance = max(float(entry @ noisy.moment @ entry) / n - mean**2, _LEAST_VARIANCE)
+        if 1 - abs(mean) > math.sqrt(variance):
+            return None
+        share = min(max((mean + 1) / 2, _LEAST_VARIANCE), 1 - _LEAST_VARIANCE)
+        room = share * (1 - share)
+        strength = room / min(variance / 4, 0.98 * room) - 1
+        return lambda rank: size * (2 * special.betaincinv(share * strength, (1 - share) * strength, rank) - 1)
 
     def _absent(self, index: int) -> NDArray[np.bool_] | None:
         """Return where a number is missing; None if it has no indicator."""

@@ -1,5 +1,5 @@
 // Models: least squares, or generalised linear models near maximum likelihood (gaussmix.models.likelihood); and predictions.
-const LEAST_KEPT = 0.8, LEAST_DRAWN = 16, SINGULAR = 1e-9, MANY_COLUMNS = 128, LARGE = 0.5, ALLOWANCE = 0.5;
+const LEAST_KEPT = 0.8, LEAST_DRAWN = 16, SINGULAR = 1e-9, MANY_COLUMNS = 128, LARGE = 1 / 3, ALLOWANCE = 0.5;
 
 const expit = (eta) => (eta >= 0 ? 1 / (1 + Math.exp(-eta)) : Math.exp(eta) / (1 + Math.exp(eta)));
 const cut = (eta) => Math.exp(Math.min(eta, 50));

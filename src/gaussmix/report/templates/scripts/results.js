@@ -81,7 +81,7 @@ function aboutLikelihood(release, model) {
   ));
   if (large.length) {
     const all = large.length > 3 && large.length === coefficients.filter(({ source, identified }) => source !== null && identified).length;
-    words.push(`This assumption adds more than half of the standard error of the noise to ` +
+    words.push(`This assumption adds more than a third of the standard error of the noise to ` +
       `${all ? "all coefficients" : large.map((row) => row.name).join(", ")}. A model that is declared before the release does not need it.`);
   }
   const separating = scale === "logit" ? new Set([...summary.separating, ...withoutBound(release, model)]) : new Set();
