@@ -84,7 +84,7 @@ function aboutLikelihood(release, model) {
     words.push(`This assumption adds more than a third of the standard error of the noise to ` +
       `${all ? "all coefficients" : large.map((row) => row.name).join(", ")}. A model that is declared before the release does not need it.`);
   }
-  const separating = scale === "logit" ? new Set([...summary.separating, ...withoutBound(release, model)]) : new Set();
+  const separating = scale === "logit" ? new Set(summary.separating.length ? summary.separating : withoutBound(release, model)) : new Set();
   if (separating.size) {
     words.unshift(`The predictors nearly separate the response; remove ${[...separating].join(" or ")}.`);
   } else if (!summary.converged) words.push(`The ${scale} model did not converge.`);
