@@ -50,7 +50,8 @@ class LogisticRegression(Named, LinearClassifier, Released):
 
     The coefficients solve the likelihood equation (:mod:`gaussmix.models.likelihood`). Features that have two values,
     0 and 1 or their declared bounds, are recognised in the release and drawn as booleans
-    (:func:`gaussmix.models.predictor_distribution.two_valued`); the others are normal given these. Without such a
+    (:func:`gaussmix.models.predictor_distribution.two_valued`); the others are normal given these, or have a
+    Beta distribution if their mean is within a standard deviation of a bound. Without such a
     feature, and for more than 127 features, all are normal within classes with one covariance, a linear discriminant.
     With ``model_share`` the coefficients are those of private Newton steps on the likelihood, as for models that are
     declared in :func:`gaussmix.release`. For skewed numbers use :meth:`gaussmix.Release.predictor`, whose distribution
