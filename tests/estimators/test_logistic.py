@@ -40,6 +40,36 @@ def test_it_is_near_the_logistic_model_and_has_odds_ratios():
         assert row["odds.ratio"] == pytest.approx(math.exp(private.summary().params[row["term"]]))
 
 
+def test_it_predicts_a_rare_outcome_from_0_and_1():
+    """A linear discriminant assigns far too many events to rare levels: its log-loss is above that of the share."""
+    rng = np.random.default_rng(0)
+    n = 40_000
+    level = rng.choice(5, n, p=[0.5, 0.3, 0.1, 0.07, 0.03])
+    X = np.column_stack([level[:, None] == np.arange(1, 5), rng.random((n, 3)) < [0.05, 0.5, 0.9]]).astype(float)
+    X = np.column_stack([X, np.clip(rng.normal(0, 0.4, n), -1, 1)])
+    p = 1 / (1 + np.exp(-(-6.0 + X @ [1.0, 2.0, 3.0, 4.0, 1.5, 0.5, -0.5, 0.5])))
+    y = rng.random(n) < p
+    declared = {"epsilon": 1.0, "bounds_X": (-1, 1), "data_norm": math.sqrt(5), "classes": (False, True)}
+    model = gm.LogisticRegression(**declared, random_state=0).fit(X, y)
+    exact = LogisticRegression(C=1e6).fit(X, y)
+
+    def loss(probability):
+        return -np.mean(p * np.log(probability) + (1 - p) * np.log(1 - probability))
+
+    best, share = loss(exact.predict_proba(X)[:, 1]), loss(np.full(n, y.mean()))
+    assert loss(model.predict_proba(X)[:, 1]) - best < 0.3 * (share - best)
+
+
+def test_numbers_alone_have_the_coefficients_of_the_discriminant():
+    """Without an entry of two values, and with very many entries, features are normal."""
+    rng = np.random.default_rng(0)
+    for columns, values in ((3, rng.uniform(-1, 1, (2_000, 3))), (130, np.sign(rng.normal(size=(2_000, 130))))):
+        y = rng.random(2_000) < 0.5
+        model = gm.LogisticRegression(epsilon=math.inf, bounds_X=(-1, 1), classes=(False, True)).fit(values, y)
+        slopes = np.linalg.lstsq(np.column_stack([values, np.ones(2_000)]), y.astype(float))[0][:columns]
+        assert model.coef_[0] / slopes == pytest.approx(np.full(columns, model.coef_[0][0] / slopes[0]), rel=1e-3)
+
+
 def test_labels_that_were_not_declared():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="not in the declared classes"):

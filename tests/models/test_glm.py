@@ -15,8 +15,9 @@ import gaussmix as gm
 from gaussmix.models import glm, likelihood
 from gaussmix.models.design import Response
 from gaussmix.models.families import LOGIT, POISSON, PROBIT, family_of
+from gaussmix.models.glm import REMEDY
 from gaussmix.models.inference import Coefficients
-from gaussmix.models.likelihood import Model, Rows, fit_model, solve
+from gaussmix.models.likelihood import ALLOWANCE, Model, Rows, fit_model, solve
 
 SCHEMA = {
     "age": [0, 100],
@@ -458,8 +459,30 @@ def test_the_output_says_where_the_distribution_matters():
     assert summary.bse["x"] ** 2 == pytest.approx(summary._coefficients.noise[1, 1] + summary.distribution_se["x"] ** 2)
 
 
-def test_levels_have_no_distribution_term(private):
-    assert set(private.logit("sick", ["smoker", "region"]).summary().distribution_se.values()) == {0.0}
+def test_the_levels_of_one_column_have_no_distribution_term(private):
+    assert set(private.logit("sick", ["region"]).summary().distribution_se.values()) == {0.0}
+
+
+@pytest.mark.parametrize(("family", "response"), [("logit", "sick"), ("poisson", "visits")])
+@pytest.mark.parametrize("predictors", [ON, ["smoker", "region"]], ids=["numbers", "levels"])
+def test_the_distribution_term_is_at_least_half_of_the_sampling_standard_error(private, family, response, predictors):
+    model = private.fit(family, response, predictors)
+    summary, fit = model.summary(), model._solution
+    population = model.summary(estimand="population", n_rows=round(summary.nobs))
+    sampling = np.diagonal(population._coefficients.sampling)
+    assert np.all(np.array(list(summary.distribution_se.values())) >= (1 - 1e-6) * ALLOWANCE * np.sqrt(sampling))
+    rest = np.diagonal(fit.to_user @ (fit.assumed - fit.distances) @ fit.to_user.T)
+    assert rest == pytest.approx(ALLOWANCE**2 * sampling, rel=1e-4)
+
+
+def test_a_note_says_where_intervals_rest_on_the_assumed_distribution():
+    """At little noise the distribution exceeds half of it for every coefficient; declared models do not assume it."""
+    release = released(30.0)
+    text = str(release.logit("sick", ["smoker", "region"]).summary())
+    assert "Coefficients of smoker, region=south, region=west depend strongly" in text
+    assert REMEDY in text
+    assert "All coefficients depend strongly" in str(release.logit("sick", ["smoker", "region", "age"]).summary())
+    assert REMEDY not in str(release.logit("sick", ["region"]).summary())
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from gaussmix.models.predictor_distribution import (
     least_squares_of,
     lower_root,
     sobol_points,
+    two_valued,
 )
 
 SCHEMA = {
@@ -179,3 +180,59 @@ def test_without_marginals_shapes_are_beta():
     assert (drawn.mean(), drawn.std()) == pytest.approx(
         (table(5000)["wage"].mean(), table(5000)["wage"].std()), rel=0.02
     )
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Booleans among the entries of a vector
+def vectors(epsilon, n=20_000):
+    """Return a release of a vector and its rows: a rare 0/1 entry, a group of two levels, ±1, and two numbers."""
+    rng = np.random.default_rng(0)
+    level = rng.choice(3, n, p=[0.2, 0.2, 0.6])
+    X = np.column_stack(
+        [
+            rng.random(n) < 0.03,
+            level == 0,
+            level == 1,
+            np.where(rng.random(n) < 0.4, 1, -1),
+            rng.uniform(-1, 1, n),
+            np.clip(rng.normal(0.3, 0.2, n), -1, 1),
+        ]
+    ).astype(float)
+    schema = gm.Schema({"X": gm.Vector(6, lower=-1, upper=1), "y": gm.Boolean()})
+    rows = {"X": X, "y": rng.random(n) < 0.5}
+    return gm.release(rows, schema=schema, epsilon=epsilon, delta=1e-6, random_state=0), X
+
+
+def test_entries_with_two_values_are_found_where_noise_permits():
+    for epsilon in (3.0, 30.0):
+        assert two_valued(vectors(epsilon)[0].statistic, ["X"]) == {
+            0: (0.0, 1.0), 1: (0.0, 1.0), 2: (0.0, 1.0), 3: (-1.0, 1.0)
+        }  # fmt: skip
+    assert two_valued(vectors(0.1, 300)[0].statistic, ["X"]) == {}
+
+
+def test_entries_with_two_values_are_drawn_as_booleans():
+    release, X = vectors(30.0)
+    rows = rows_of(release, ["X"], booleans=True)
+    found = release.schema.units.decode(rows[:, :6], range(6))
+    for place in range(4):
+        assert set(np.unique(found[:, place])) == set(np.unique(X[:, place]))
+    assert np.mean(found[:, 1] * found[:, 2]) < 1e-3  # levels of one group
+    assert found[:, :4].mean(axis=0) == pytest.approx(X[:, :4].mean(axis=0), abs=0.01)
+    assert len(np.unique(rows_of(release, ["X"])[:, 0])) > 1000  # summaries draw numbers
+
+
+def test_entries_near_a_bound_have_its_shape():
+    """A count that is mostly 0: normal rows would be below 0 half of the time and never large."""
+    rng = np.random.default_rng(0)
+    counts = np.minimum(rng.geometric(0.5, 20_000) - 1, 40) * (rng.random(20_000) < 0.1)
+    X = np.column_stack([counts / 20 - 1.0, rng.random(20_000) < 0.3])
+    schema = gm.Schema({"X": gm.Vector(2, lower=-1, upper=1), "y": gm.Boolean()})
+    rows = {"X": X, "y": rng.random(20_000) < 0.5}
+    release = gm.release(rows, schema=schema, epsilon=math.inf, delta=1e-6)
+    found = release.schema.units.decode(rows_of(release, ["X"], booleans=True)[:, :2], range(2))[:, 0]
+    assert found.min() >= -1
+    assert found.mean() == pytest.approx(X[:, 0].mean(), abs=0.005)
+    assert found.std() == pytest.approx(X[:, 0].std(), rel=0.2)
+    normal = release.schema.units.decode(rows_of(release, ["X"], shaped=False)[:, :2], range(2))[:, 0]
+    assert np.mean(normal < -1) > 0.2

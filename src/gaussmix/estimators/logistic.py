@@ -48,10 +48,14 @@ LARGE_EPSILON = 1.0
 class LogisticRegression(Named, LinearClassifier, Released):
     """Private logistic regression for two classes, from noisy second moments of the table.
 
-    The coefficients solve the likelihood equation (:mod:`gaussmix.models.likelihood`) for features that are normal
-    within classes with one covariance, a linear discriminant; with ``model_share`` they are those of private Newton
-    steps on the likelihood, as for models that are declared in :func:`gaussmix.release`. For categories, booleans and
-    skewed numbers use :meth:`gaussmix.Release.logit`, whose distribution of the predictors has their shapes.
+    The coefficients solve the likelihood equation (:mod:`gaussmix.models.likelihood`). Features that have two values,
+    0 and 1 or their declared bounds, are recognised in the release and drawn as booleans
+    (:func:`gaussmix.models.predictor_distribution.two_valued`); the others are normal given these, or have a
+    Beta distribution if their mean is within a standard deviation of a bound. Without such a
+    feature, and for more than 127 features, all are normal within classes with one covariance, a linear discriminant.
+    With ``model_share`` the coefficients are those of private Newton steps on the likelihood, as for models that are
+    declared in :func:`gaussmix.release`. For skewed numbers use :meth:`gaussmix.Release.predictor`, whose distribution
+    of the predictors has their shapes. :meth:`summary` takes all features as normal.
 
     Parameters
     ----------

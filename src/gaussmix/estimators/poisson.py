@@ -38,8 +38,8 @@ __all__ = ["PoissonRegressor"]
 class PoissonRegressor(Named, LinearRegressor, Released):
     """Private Poisson regression of a count on numbers, from noisy second moments of the table.
 
-    The logarithm of the mean is linear in the features, which are taken to be normal
-    (:mod:`gaussmix.models.likelihood`). For categories, booleans and skewed numbers use
+    The logarithm of the mean is linear in the features, of which those with two values are drawn as booleans and the
+    others are taken to be normal, as in :class:`LogisticRegression`. For skewed numbers use
     :meth:`gaussmix.Release.poisson`, whose distribution of the predictors has their shapes.
 
     Parameters

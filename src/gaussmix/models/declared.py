@@ -701,6 +701,7 @@ def declared_fit(fitted: GeneralizedLinearModel, output: ModelOutput, n_rows: fl
         noise=noise,
         sampling=sampling,
         assumed=before + remains,
+        distances=before + remains,
         inverse=inverse,
         unknown=unknown,
         converged=True,
@@ -746,7 +747,7 @@ def _start_of(plan: Plan, own: _Resolved, prior: Floats) -> tuple[Floats, Floats
     if begun is None or not np.array_equal(_coding(begun.problems[0])[begun.kept], plan.features):
         return None
     unknown = np.where(begun.unknown[0], np.where(np.isfinite(prior), prior, 1.0) ** 2, 0.0)
-    return begun.theta[0], begun.noise + np.diag(unknown), begun.assumed
+    return begun.theta[0], begun.noise + np.diag(unknown), begun.distances
 
 
 def _remaining(H: Floats, moves: Floats, noise: Sequence[float]) -> Floats:

@@ -160,7 +160,10 @@ OF_STEPS = (
 )
 
 DISTRIBUTION_COLUMN = {
-    OF_DISTRIBUTION: ' The column "distribution" is the standard error that this assumption adds.',
+    OF_DISTRIBUTION: (
+        ' The column "distribution" is the standard error that this assumption adds: at least half of the sampling '
+        "standard error."
+    ),
     OF_STEPS: ' The column "distribution" is the standard error that stands for what further steps would change.',
 }
 """What the column of a summary is, by the note that it belongs to. Other tables have no such column."""

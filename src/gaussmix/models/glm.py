@@ -34,11 +34,21 @@ from gaussmix.models.design import (
     sources_of,
 )
 from gaussmix.models.discriminant import discriminant_of
-from gaussmix.models.families import MNLOGIT, Family
+from gaussmix.models.families import MNLOGIT, OF_DISTRIBUTION, Family
 from gaussmix.models.inference import SIGNAL, Coefficients
-from gaussmix.models.likelihood import Fit, Model, Rows, fit_model, mean_of, null_coefficients, solve, solve_posterior
+from gaussmix.models.likelihood import (
+    MANY_COLUMNS,
+    Fit,
+    Model,
+    Rows,
+    fit_model,
+    mean_of,
+    null_coefficients,
+    solve,
+    solve_posterior,
+)
 from gaussmix.models.linear import Prediction, Predictor, feature_indices, features_of
-from gaussmix.models.predictor_distribution import POINTS, quantiles_of
+from gaussmix.models.predictor_distribution import POINTS, quantiles_of, two_valued
 from gaussmix.models.results import (
     Asked,
     CovType,
@@ -156,8 +166,11 @@ def _exposure(schema: Schema, exposure: str | None, response: str, columns: Sequ
 
 # ---------------------------------------------------------------------------------------------------------------
 # Fitted models
-LARGE = 0.5
+LARGE = 1 / 3
 """Coefficients whose assumed distribution adds more than this share of the noise's standard error are named."""
+
+REMEDY = "A model that is declared before the release (models=) does not need this assumption."
+"""Printed after the names of such coefficients."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -399,7 +412,7 @@ def _warnings(found: Fit, problem: Problem, own: Coefficients) -> list[str]:
     if own.assumed is None:
         return notes
     assumed, noise = (np.sqrt(np.maximum(np.diagonal(own_), 0.0)) for own_ in (own.assumed, own.noise + own.sampling))
-    known = own.known & (np.array(problem.names) != INTERCEPT)
+    known, named = own.known & (np.array(problem.names) != INTERCEPT), False
     for factor, words in (
         (1.0, "depend strongly on the assumed distribution of the predictors"),
         (LARGE, "depend on the assumed distribution of the predictors"),
@@ -408,10 +421,14 @@ def _warnings(found: Fit, problem: Problem, own: Coefficients) -> list[str]:
         names = [name for name, a, s, k in zip(problem.names, assumed, noise, known, strict=True)
                  if k and s > 0 and factor * s < a <= most * s]  # fmt: skip
         if names:
+            which = "All coefficients" if 3 < len(names) == known.sum() else f"Coefficients of {', '.join(names)}"
             notes.append(
-                f"Coefficients of {', '.join(names)} {words}: this assumption adds more than "
-                f"{'the' if factor == 1.0 else 'half of the'} standard error of the noise."
+                f"{which} {words}: this assumption adds more than "
+                f"{'the' if factor == 1.0 else 'a third of the'} standard error of the noise."
             )
+            named = True
+    if named and OF_DISTRIBUTION in found.family.notes:
+        notes.append(REMEDY)
     return notes
 
 
@@ -611,7 +628,9 @@ def fit_glm_predictor(
     """Return coefficients that predict, from the ridge regression that is tuned for prediction under the noise.
 
     The equation is the same, with the ridge's coefficients in place of b, all levels as features, and a prior with
-    standard deviation `PRIOR_OF_PREDICTIONS`. A vector of numbers alone is taken as normal (`_along_the_fit`).
+    standard deviation `PRIOR_OF_PREDICTIONS`. Entries of vectors that have two values are drawn as booleans
+    (:func:`~gaussmix.models.predictor_distribution.two_valued`). A vector without such entries, or with very many
+    entries, is taken as normal (`_along_the_fit`).
     """
     schema, mean = statistic.schema, family.mean
     response = part_name(schema, response)
@@ -654,10 +673,19 @@ def are_vectors(schema: Schema, features: Sequence[int]) -> bool:
     return all(isinstance(schema.parts[name or ""], Vector) for name in sources)
 
 
+def _are_normal(statistic: Transcript, features: Sequence[int]) -> bool:
+    """Return whether all features are taken as normal: entries of vectors, none of which has two values, or many."""
+    schema = statistic.schema
+    if not are_vectors(schema, features):
+        return False
+    names = sorted({name for i in features if (name := schema.encoded[i].source)})
+    return len(features) > MANY_COLUMNS or not two_valued(statistic, names)
+
+
 def predictor_coefficients(statistic: Transcript, family: Family, own: Response, features: Sequence[int]) -> Floats:
     """Return θ on encoded columns from the ridge regression alone."""
     b = statistic.solve(features, own.vector[:, np.newaxis])[:, 0]
-    if are_vectors(statistic.schema, features) or not statistic.schema.intercept:
+    if not statistic.schema.intercept or _are_normal(statistic, features):
         return _along_the_fit(statistic, family, own, features, b)
     return _penalised(statistic, family, own, features, b)
 
@@ -668,7 +696,7 @@ def _penalised(statistic: Transcript, family: Family, own: Response, features: S
     if mean is None:
         raise ArgumentError(f"family must have one linear predictor, got {family.name!r}.")
     names = tuple(schema.names[i] for i in x if schema.encoded[i].source is not None)
-    X = Model(statistic, family, names, (own,)).distributions()[0].rows[:, x]
+    X = Model(statistic, family, names, (own,), booleans=True).distributions()[0].rows[:, x]
     rows, n = Rows(X, np.full(len(X), 1 / len(X))), max(float(schema.units.one @ noisy.moment @ schema.units.one), 1.0)
     fitted = X @ b * own.scale + own.centre
     if family.of_classes and noisy.has_noise:

@@ -18,7 +18,10 @@ so that b's covariance (:mod:`gaussmix.models.inference`) becomes J Cov(b) Jᵀ.
 V = E[x xᵀ Var(y | x)]. Two other distributions with about the same second moments, one with normal in place of counted
 shapes and one in which numbers come before levels and the response has no part, give θ₁ and θ₂. Their distances
 Σ (θ_k - θ̂)(θ_k - θ̂)ᵀ are added to the covariance and printed as a column of their own: what the assumed distribution
-is worth.
+is worth. Both have the released second moments, so that dependence among three and more columns is in neither. A
+quarter of the sampling covariance H⁻¹ V H⁻¹/n, n the released number of rows, is therefore added to them: the
+distribution has a standard error of at least half (`ALLOWANCE`) of the sampling standard error. It is not added if all
+predictors are levels of one column, whose distribution is known.
 
 **Curvature.** A level with few events has a mean within some standard errors of 0, and its log odds are far from
 normal. Let b move along the direction in which θ_j does, t standard errors: θ_j moves by s_j t + θ''_j t²/2, where with
@@ -60,7 +63,9 @@ from gaussmix.releases.noisy import NoisyMoment
 from gaussmix.releases.transcript import Transcript
 
 __all__ = [
+    "ALLOWANCE",
     "FEWER_POINTS",
+    "MANY_COLUMNS",
     "Fit",
     "Model",
     "Rows",
@@ -81,6 +86,9 @@ LEAST_KEPT = 0.8
 
 LEAST_DRAWN = 16
 """Number of drawn rows that a level needs at least."""
+
+ALLOWANCE = 0.5
+"""Least standard error for the assumed distribution, in standard errors of sampling: experiments/glm_protocol.md."""
 
 FEWER_POINTS, MANY_COLUMNS = 4096, 128
 """Number of rows on which distributions are compared, and which models with many encoded columns use throughout."""
@@ -315,6 +323,8 @@ class Model:
         The response, or the indicators of all classes but the first.
     exposure : str or None
         Column that multiplies the mean.
+    booleans : bool
+        Whether entries of vectors that appear to have two values are drawn as booleans.
     points : int
         Number of rows drawn.
     """
@@ -324,6 +334,7 @@ class Model:
     columns: tuple[str, ...]
     responses: tuple[Response, ...]
     exposure: str | None = None
+    booleans: bool = False
     points: int = POINTS
 
     @property
@@ -355,6 +366,7 @@ class Model:
             indicators if self.family.of_classes else indicators[:0],
             shaped=self.statistic.marginals is not None,
             exposure=self.exposure,
+            booleans=self.booleans,
             points=self.points if len(self.columns) <= MANY_COLUMNS else min(FEWER_POINTS, self.points),
         )
         if not own.drawn[1]:  # levels alone: shapes of numbers do not matter
@@ -377,6 +389,8 @@ class Fit:
     theta : array (q, d)
     noise, sampling, assumed : array (q d, q d)
         Covariances, classes first.
+    distances : array (q d, q d)
+        Part of ``assumed`` from the distances to the solutions under other distributions.
     inverse : array (q d, q d)
         H⁻¹.
     unknown : array (q, d)
@@ -395,6 +409,7 @@ class Fit:
     noise: Floats
     sampling: Floats
     assumed: Floats
+    distances: Floats
     inverse: Floats
     unknown: Flags
     converged: bool
@@ -464,6 +479,11 @@ def fit_model(
     same, *moved = (_solved(model, linear, own)[1].theta.ravel() for own in few or [distribution])
     plain = [on_columns(own.noisy, linear.own_kept, linear.own_left_out, linear.signal, n_rows) for own in problems]
     wanted = linear.b @ cross.T
+    distances = sum((np.outer(own - same, own - same) for own in moved), np.zeros_like(H))
+    allowance = np.zeros_like(H)
+    if distribution.has_assumptions:
+        n = max(problems[0].nobs, 1.0)
+        allowance = ALLOWANCE**2 * _model_sampling(model, rows, found.theta, inverse, n)
     return Fit(
         family=model.family,
         problems=problems,
@@ -473,7 +493,8 @@ def fit_model(
         theta=found.theta,
         noise=J @ linear.covariance.reshape(len(J.T), len(J.T)) @ J.T,
         sampling=sampling,
-        assumed=sum((np.outer(own - same, own - same) for own in moved), np.zeros_like(H)),
+        assumed=distances + allowance,
+        distances=distances,
         inverse=inverse,
         unknown=unknown,
         converged=found.converged,
@@ -503,6 +524,7 @@ def _unidentified(
         noise=zeros,
         sampling=zeros,
         assumed=zeros,
+        distances=zeros,
         inverse=zeros,
         unknown=np.ones((q, 1), dtype=bool),
         converged=True,

@@ -46,6 +46,7 @@ from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.terms import Block, Log, Numbers, TermValues, bases_of, logarithm, missing_name, parse_terms
 from gaussmix.releases.counts import RowCounts
 from gaussmix.releases.marginals import without_empty_ends
+from gaussmix.releases.noisy import NoisyMoment
 from gaussmix.releases.transcript import Transcript
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "number_behind",
     "quantiles_of",
     "sobol_points",
+    "two_valued",
     "unequal_shares",
 ]
 
@@ -73,6 +75,9 @@ ROUNDS = 3
 _LEAST = 1e-9
 _LEAST_SHARE = 1e-7  # of a level: a share of 0 would make moments singular
 _FLOOR = 1e-9  # least variance of a number given the others, relative to its mean square
+_LARGEST_DISTANCE = 3.0  # of Σ u(1 - u) from 0, in standard errors, for an entry with two values
+_LEAST_VARIANCE = 1e-6  # of an entry of a vector with bounds -1 and 1, and least distance of its mean from them
+_LARGEST_ERROR = 0.05  # of Σ u(1 - u)/n: that of a number that is uniform between its bounds is 1/6
 _GOLDEN = 2654435769  # 2³² over the golden ratio: its multiples shift the dimensions by different amounts
 
 
@@ -221,6 +226,9 @@ class PredictorDistribution:
         A number that has its shape in any case.
     numbers_first : bool
         Whether numbers are drawn before levels, whose probabilities are then linear in them.
+    booleans : bool
+        Whether entries of vectors that appear to have two values are drawn as booleans (`two_valued`), and others whose
+        mean is within a standard deviation of a bound have the shape of a Beta distribution.
     points : int
         Number of rows, a power of two.
     """
@@ -231,6 +239,7 @@ class PredictorDistribution:
     shaped: bool = True
     exposure: str | None = None
     numbers_first: bool = False
+    booleans: bool = False
     points: int = POINTS
 
     @property
@@ -253,7 +262,22 @@ class PredictorDistribution:
         parts = [name for name in schema.parts if name in wanted]
         levels = [name for name in parts if _is_discrete(schema, name)]
         others = [name for name in parts if name not in levels and not bases_in_release(schema, name)]
-        return levels, [index for name in others for index in schema.groups[name]]
+        entries = [index for name in others for index in schema.groups[name]]
+        return (
+            [*levels, *(schema.names[i] for i in entries if i in self.two_valued)],
+            [i for i in entries if i not in self.two_valued],
+        )
+
+    @property
+    def has_assumptions(self) -> bool:
+        """Whether it may differ from the distribution of the table without noise: not if it is that of one level."""
+        levels, numbers = self.drawn
+        return bool(numbers) or len(levels) > 1
+
+    @cached_property
+    def two_valued(self) -> dict[int, tuple[float, float]]:
+        """Entries of vectors that are drawn as booleans, with their two values."""
+        return two_valued(self.statistic, self.sources) if self.booleans else {}
 
 
 def bases_in_release(schema: Schema, name: str) -> tuple[str, ...]:
@@ -271,6 +295,47 @@ def bases_in_release(schema: Schema, name: str) -> tuple[str, ...]:
             return ()
         found += [own, *([missing_name(base)] if missing_name(base) in schema.parts else [])]
     return tuple(dict.fromkeys(found))
+
+
+def two_valued(statistic: Transcript, sources: Sequence[str]) -> dict[int, tuple[float, float]]:
+    r"""Return the entries of bounded vectors that appear to have two values, as encoded columns, with these values.
+
+    The values are the declared bounds, or 0 and 1. With u = (x - a)/(b - a), Σ u(1 - u) is 0 if x has the values a and
+    b only. For the declared bounds it is positive otherwise: a variable on [a, b] with the mean m has at most the
+    variance (m - a)(b - m), which only a variable with these two values attains. Other numbers may have Σ u(1 - u) = 0
+    for 0 and 1 within wider bounds; a boolean with their mean then has their variance too. The sum has the noise of
+
+    .. math:: \mathrm{Var}(u^\top M (1 - u)) = (u^\top N u)\,((1 - u)^\top N (1 - u)) + (u^\top N (1 - u))^2 .
+
+    An entry whose noise exceeds `_LARGEST_ERROR` of the rows is not examined. Norm clipping changes the weights of
+    rows, and thus nothing in a sum that is 0 in every row.
+    """
+    schema, noisy = statistic.schema, statistic.predictive
+    one, found = schema.units.one, dict[int, tuple[float, float]]()
+    rows = max(float(one @ noisy.moment @ one), 1.0)
+    for name in sources:
+        part = schema.parts[name]
+        if not isinstance(part, Vector) or not part.bounded:
+            continue
+        for index, (centre, half) in zip(schema.groups[name], part.intervals, strict=True):
+            pairs = [(centre - half, centre + half)]
+            if pairs[0][0] <= 0 and pairs[0][1] >= 1:
+                pairs.append((0.0, 1.0))
+            distances = [_distance(schema.units.rows([index])[0], pair, one, noisy, rows) for pair in pairs]
+            best = int(np.argmin(distances))
+            if distances[best] <= _LARGEST_DISTANCE:
+                found[index] = pairs[best]
+    return found
+
+
+def _distance(x: Floats, pair: tuple[float, float], one: Floats, noisy: NoisyMoment, rows: float) -> float:
+    """Return |Σ u(1 - u)| in standard errors of its noise; infinite if the noise is too large."""
+    low, high = pair
+    u, v, N = (x - low * one) / (high - low), (high * one - x) / (high - low), noisy.shape
+    error = math.sqrt(max(float(u @ N @ u) * float(v @ N @ v) + float(u @ N @ v) ** 2, 0.0))
+    if error > _LARGEST_ERROR * rows:
+        return math.inf
+    return abs(float(u @ noisy.moment @ v)) / max(error, 1e-9 * rows)  # without noise there is rounding
 
 
 def _is_discrete(schema: Schema, name: str) -> bool:
@@ -298,6 +363,7 @@ class _Draw:
     def __init__(self, own: PredictorDistribution) -> None:
         self.own, self.schema = own, own.schema
         self.levels, self.numbers = own.drawn
+        self.entries = {self.schema.names[index]: index for index in own.two_valued}
         self.places: dict[str, list[int]] = {}
         self.references: dict[str, int | None] = {}
         rows = [self.schema.units.one]
@@ -316,9 +382,12 @@ class _Draw:
 
     def _indicators(self, name: str) -> list[Floats]:
         """Return the combinations of encoded columns that are indicators of levels, without the largest level."""
-        units, part = self.schema.units, self.schema.parts[name]
-        found = list(units.rows(self.schema.groups[name]))
-        self.references[name] = None
+        units, self.references[name] = self.schema.units, None
+        if name in self.entries:
+            index = self.entries[name]
+            low, high = self.own.two_valued[index]
+            return [(units.rows([index])[0] - low * units.one) / (high - low)]
+        part, found = self.schema.parts[name], list(units.rows(self.schema.groups[name]))
         if isinstance(part, Categorical) and part.unknown != "zero":
             moment = self.own.statistic.predictive.moment
             self.references[name] = int(np.argmax([row @ moment @ units.one for row in found]))
@@ -328,7 +397,7 @@ class _Draw:
     def rows(self) -> Floats:
         n, schema = self.own.points, self.schema
         levels = [own for own in (*self.places.values(), self.of_response) if own]
-        marks = [self.places[name] for name in self.levels if isinstance(schema.parts[name], Block)]
+        marks = [self.places[name] for name in self.levels if isinstance(schema.parts.get(name), Block)]
         before = marks if self.own.numbers_first else levels  # where a number is missing is known before it is drawn
         U = sobol_points(max(len(levels) + len(self.numbers), 1), n)
         self.V, done, column = np.ones((n, len(self.G))), [0], 0
@@ -356,6 +425,11 @@ class _Draw:
         self.V[:, own] = picked[:, np.newaxis] == np.arange(len(own))
 
     def _write_levels(self, R: Floats, name: str) -> None:
+        if name in self.entries:
+            index = self.entries[name]
+            low, high = self.own.two_valued[index]
+            R[:, [index]] = self.schema.units.encode(low + (high - low) * self.V[:, self.places[name]], [index])
+            return
         hot, reference = self.V[:, self.places[name]], self.references[name]
         if reference is not None:
             hot = np.insert(hot, reference, 1 - hot.sum(axis=1), axis=1)
@@ -396,6 +470,8 @@ class _Draw:
         schema = self.schema
         name = schema.encoded[index].source or ""
         column = schema.parts[name]
+        if self.own.booleans and isinstance(column, Vector):
+            return self._near_a_bound(index)
         if not (self.own.shaped or name == self.own.exposure) or not isinstance(column, Numeric | Vector):
             return None
         quantiles = quantiles_of(self.own.statistic, index)
@@ -407,6 +483,27 @@ class _Draw:
             return schema.units.encode(values[:, np.newaxis], [index])[:, 0]
 
         return encoded
+
+    def _near_a_bound(self, index: int) -> Callable[[Floats], Floats] | None:
+        """Return the quantile function of an entry of a vector whose mean is within a standard deviation of a bound.
+
+        A normal distribution would lie beyond the bound for a sixth of the rows and more, and its other tail would be
+        far too short. A Beta distribution on the declared range has the mean and variance of the pool.
+        """
+        part = self.schema.parts[self.schema.encoded[index].source or ""]
+        noisy, one = self.own.statistic.predictive, self.schema.units.one
+        if not isinstance(part, Vector) or not part.bounded:
+            return None
+        size = part.weight  # an entry is encoded as weight · [-1, 1]
+        entry, n = np.eye(self.schema.n_columns)[index] / size, max(float(one @ noisy.moment @ one), 1.0)
+        mean = float(one @ noisy.moment @ entry) / n
+        variance = max(float(entry @ noisy.moment @ entry) / n - mean**2, _LEAST_VARIANCE)
+        if 1 - abs(mean) > math.sqrt(variance):
+            return None
+        share = min(max((mean + 1) / 2, _LEAST_VARIANCE), 1 - _LEAST_VARIANCE)
+        room = share * (1 - share)
+        strength = room / min(variance / 4, 0.98 * room) - 1
+        return lambda rank: size * (2 * special.betaincinv(share * strength, (1 - share) * strength, rank) - 1)
 
     def _absent(self, index: int) -> NDArray[np.bool_] | None:
         """Return where a number is missing; None if it has no indicator."""

@@ -1,5 +1,5 @@
 // Models: least squares, or generalised linear models near maximum likelihood (gaussmix.models.likelihood); and predictions.
-const LEAST_KEPT = 0.8, LEAST_DRAWN = 16, SINGULAR = 1e-9, MANY_COLUMNS = 128, LARGE = 0.5;
+const LEAST_KEPT = 0.8, LEAST_DRAWN = 16, SINGULAR = 1e-9, MANY_COLUMNS = 128, LARGE = 1 / 3, ALLOWANCE = 0.5;
 
 const expit = (eta) => (eta >= 0 ? 1 / (1 + Math.exp(-eta)) : Math.exp(eta) / (1 + Math.exp(eta)));
 const cut = (eta) => Math.exp(Math.min(eta, 50));
@@ -151,14 +151,14 @@ function likelihood(release, problem, response, own, family, rows) {
   const inner = solve(chosen(scaled, known), identity(known.length)), inverse = zeros(d, d);
   known.forEach((i, a) => known.forEach((j, c) => { inverse[i][j] = unit[i] * unit[j] * inner[a][c]; }));
   const J = multiply(inverse, main.cross), noise = congruence(J, covariance);
-  let sampling = zeros(d, d);
-  if (rows !== null) {
-    const mu = eta.map(family.inverse), moment = weightedMoments(X, mu.map((value) => family.variance(value) / n), d);
-    const factor = family.ofClasses ? 1 : dispersionOf(release, indicator, mu, family);
-    sampling = map(congruence(inverse, moment), (value) => (factor * value) / rows);
-  }
-  const assumed = zeros(d, d);
-  if (sources.some((name) => !["categorical", "boolean", "missing"].includes(release.part.get(name).kind))) {
+  const mu = eta.map(family.inverse), moment = weightedMoments(X, mu.map((value) => family.variance(value) / n), d);
+  const factor = family.ofClasses ? 1 : dispersionOf(release, indicator, mu, family), ofRow = congruence(inverse, moment);
+  const sampling = rows === null ? zeros(d, d) : map(ofRow, (value) => (factor * value) / rows);
+  const numbers = sources.some((name) => !["categorical", "boolean", "missing"].includes(release.part.get(name).kind));
+  const count = Math.max(rowsOf(release, [release.intercept]).count, 1);
+  const allowance = numbers || sources.length > 1 ? ALLOWANCE ** 2 : 0; // for dependence among three and more columns
+  const assumed = map(ofRow, (value) => (allowance * factor * value) / count);
+  if (numbers) {
     const same = solved(shaped, sobol.fewer).theta, others = [solved(!shaped, sobol.fewer), solved(shaped, sobol.fewer, true)];
     for (const { theta: other } of others) for (let i = 0; i < d; i++) for (let j = 0; j < d; j++) assumed[i][j] += (other[i] - same[i]) * (other[j] - same[j]);
   }

@@ -75,14 +75,16 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 function aboutLikelihood(release, model) {
   const { coefficients, summary, scale } = model;
   const words = [`Coefficients approximate those of maximum likelihood, assuming a distribution of the predictors with the ` +
-    `release's second moments. Standard errors include the error of this assumption.`];
+    `release's second moments. Standard errors include the error of this assumption, at least half of the sampling standard error.`];
   const large = coefficients.filter(({ source, identified, assumed, error }) => (
     source !== null && identified && assumed > LARGE * Math.sqrt(Math.max(error ** 2 - assumed ** 2, 0))
   ));
   if (large.length) {
-    words.push(`This assumption adds more than half of the standard error of the noise to ${large.map((row) => row.name).join(", ")}.`);
+    const all = large.length > 3 && large.length === coefficients.filter(({ source, identified }) => source !== null && identified).length;
+    words.push(`This assumption adds more than a third of the standard error of the noise to ` +
+      `${all ? "all coefficients" : large.map((row) => row.name).join(", ")}. A model that is declared before the release does not need it.`);
   }
-  const separating = scale === "logit" ? new Set([...summary.separating, ...withoutBound(release, model)]) : new Set();
+  const separating = scale === "logit" ? new Set(summary.separating.length ? summary.separating : withoutBound(release, model)) : new Set();
   if (separating.size) {
     words.unshift(`The predictors nearly separate the response; remove ${[...separating].join(" or ")}.`);
   } else if (!summary.converged) words.push(`The ${scale} model did not converge.`);
