@@ -114,7 +114,7 @@ class Transform:
         """The matrix of the transform, rounding included, for rows of norm at most 1."""
         return np.asarray(self.integers * (self.scales * ROW_UNIT)[:, np.newaxis])
 
-    @property
+    @cached_property
     def largest_squared_norm(self) -> float:
         """Bound on ‖z‖² over all rows within the declared bounds, with a margin for rounding."""
         return float(np.linalg.norm(self.matrix, 2) ** 2) * (1 + 1e-6)
