@@ -43,7 +43,7 @@ def test_a_template_becomes_a_schema_without_anybody_looking(folder):
     result = run(
         "bounds", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "--share", "0.1", "-o", "s.json"
     )
-    assert "noisy counts by column (propose_bounds): (1, 1e-06)-differentially private" in result.stdout
+    assert "(1, 1e-06)-differentially private: noisy counts by column, made by propose_bounds" in result.stdout
     assert "; budget for 9 more releases of this size remains" in result.stderr
     schema = Schema.of("s.json")
     assert schema.columns["sex"].levels == ("f", "m")

@@ -262,10 +262,10 @@ def test_blocks_are_bounded_however_many_levels_there_are(monkeypatch):
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ([0, 1], ["1"], r"'a' must hold numbers, but its type is string. Cast it to a number, or declare it as cat"),
+        ([0, 1], ["1"], r"'a' must hold numbers, but its type is text. Convert it to numbers, or declare it as cat"),
         ([0, 1], np.array(["2020-01-01"], "M8[s]"), "'a' must hold numbers, .* Declare it as a date with an origin"),
         ([0, 1], [[1.0]], "'a' must hold numbers, .* omit the column"),
-        ("boolean", ["yes"], r"'a' must hold true and false \(or 1 and 0\), but its type is string"),
+        ("boolean", ["yes"], r"'a' must hold true and false \(or 1 and 0\), but its type is text"),
         ({"levels": ["1"]}, [1], "'a' has the type int64, but its levels are strings. Cast the column to strings, or"),
         ({"levels": [1]}, ["1"], "'a' has the type string, but its levels are integers"),
         ({"levels": ["1"]}, [1.0], "'a' has the type double, but its levels are strings"),
@@ -433,7 +433,7 @@ def test_wrong_fixed_sizes(size, rule):
     [
         (pa.array([1.0]), "Column 'v' must hold vectors of 2 numbers, but its type is double"),
         (pa.array(["ab"]), "Column 'v' must hold vectors of 2 numbers, but its type is string"),
-        (pa.array([["a", "b"]]), "Column 'v' must hold numbers, but its type is string"),
+        (pa.array([["a", "b"]]), "Column 'v' must hold numbers, but its type is text"),
         (pa.array([[[1.0], [2.0]]]), "Column 'v' must hold numbers, but its type is list"),
         (pa.array([{"a": 1.0}]), "Column 'v' must hold vectors of 2 numbers, but its type is struct"),
     ],
