@@ -187,7 +187,8 @@ def _checked(named: str, *, force: bool) -> Path:
     """Resolve a path to a regular file, or to a file that does not exist yet."""
     if re.match(r"[a-z][a-z0-9+.-]+:/", named, re.IGNORECASE):  # a path has lost one of the slashes
         raise OutputError(
-            f"{named.partition('?')[0]} cannot be written: outputs must be local files. Copy it afterwards."
+            f"{named.partition('?')[0]} cannot be written: outputs must be local files. "
+            "Write a local file and copy it afterwards."
         )
     no_file = OutputError(f"{named} cannot be written: it is not a regular file. Choose another name.")
     if os.path.abspath(named).startswith(("/dev/std", "/dev/fd/", "/proc/")):  # may lead to a regular file

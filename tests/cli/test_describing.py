@@ -112,7 +112,7 @@ def test_coefficients_are_printed_per_several_units(file):
     assert "age (per SD of " in run("logit", file, "smoker", "--predictors", "age", "--odds", "--per", "age=sd")
     for wrong in ("age", "age=ten", "=3"):
         assert "--per must have the form COEFFICIENT=NUMBER" in run("ols", file, "cost", "--per", wrong, code=2)
-    assert "per must name coefficients of columns that are numbers" in run("ols", file, "cost", "--per", "a=2", code=2)
+    assert "per must name coefficients of numeric columns" in run("ols", file, "cost", "--per", "a=2", code=2)
 
 
 def test_columns_of_tables_are_separated_by_commas_or_repeated(file):

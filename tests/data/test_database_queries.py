@@ -116,5 +116,5 @@ def test_the_same_query_twice_is_refused(database):
 
 @pytest.mark.parametrize("arguments", [("people.db", SQL), (lambda: None, 1)])
 def test_wrong_arguments(arguments):
-    with pytest.raises(ArgumentTypeError, match="Query requires a function that opens a connection"):
+    with pytest.raises(ArgumentTypeError, match="Query requires a function that opens a connection and the text"):
         gm.Query(*arguments)

@@ -491,7 +491,7 @@ def test_deviations_are_released_with_their_unit_only(tmp_path):
 
 def test_wrong_declarations_of_deviations_are_refused():
     for columns in ({}, {"who": (0, 1)}):
-        with pytest.raises(ArgumentError, match="at least one column and not the privacy unit"):
+        with pytest.raises(ArgumentError, match="columns must not be empty and must not contain the privacy unit"):
             gm.within(panel(), unit="who", columns=columns)
     with pytest.raises(ArgumentTypeError, match="bounds"):
         gm.within(panel(), unit="who", columns={"x": None})

@@ -133,7 +133,7 @@ def test_tables_with_versions_are_refused(store, mark, kind):
 def test_errors_name_the_url_and_the_remedy(store):
     with pytest.raises(gm.MissingFileError, match=r"memory://bucket/none\.parquet.*does not exist"):
         gram("memory://bucket/none.parquet")
-    with pytest.raises(gm.MissingFileError, match="No file of a known format"):
+    with pytest.raises(gm.MissingFileError, match="No file of a supported format"):
         gram("memory://bucket/visits/*.json")
     with pytest.raises(gm.ArgumentError, match="unknown scheme"):
         gram("nowhere://bucket/a.parquet")

@@ -46,7 +46,7 @@ def test_moments_give_the_fit_of_their_rows(table):
     ("options", "words"),
     [
         ({"bounds_y": (-1, 5)}, "must be 0 or above"),
-        ({"fit_intercept": False}, "fit_intercept must be true"),
+        ({"fit_intercept": False}, "fit_intercept must be True"),
         ({"bounds_y": None}, "bounds_y=.* is required"),
     ],
 )

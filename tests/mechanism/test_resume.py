@@ -210,7 +210,7 @@ def test_other_declarations_are_refused(tmp_path, table, monkeypatch, draws):
             "budget",
         ),
     ):
-        with pytest.raises(ArgumentError, match=rf"other declarations \({what}\).*Nothing was drawn"):
+        with pytest.raises(ArgumentError, match=rf"different declarations \({what}\).*Nothing was drawn"):
             gm.release(data, schema, **{**options, **changed}, out=out, resume=True)
     assert partial_path(out).read_bytes() == before
     assert len(draws) == drawn
@@ -240,7 +240,7 @@ def test_another_preconditioner_is_refused(tmp_path, table, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(passes, "plan_pass", nudged)
-        with pytest.raises(ArgumentError, match="another preconditioner"):
+        with pytest.raises(ArgumentError, match="different preconditioner"):
             gm.release(table, SCHEMA, **options, out=out, resume=True)
     assert gm.release(table, SCHEMA, **options, out=out, resume=True).certificate.is_private
 
@@ -346,7 +346,7 @@ def test_a_release_that_was_written_is_not_drawn_again(tmp_path, table, ledger, 
             gm.release(table, SCHEMA, budget=budget, out=out)
     assert unfinished_id(partial_path(out)) == gm.load(out).certificate.release
     drawn = len(draws)
-    with pytest.raises(ArgumentError, match=r"other declarations \(passes\)"):
+    with pytest.raises(ArgumentError, match=r"different declarations \(passes\)"):
         gm.release(table, SCHEMA, budget=budget, passes=2, out=out, resume=True)
     assert partial_path(out).exists()
     private = gm.release(table, SCHEMA, budget=budget, out=out, resume=True)
@@ -434,7 +434,9 @@ def test_an_account_that_the_call_could_not_have_chosen_is_refused(tmp_path, tab
     larger = interrupted(monkeypatch, table, tmp_path / "y.parquet", epsilon=50.0, delta=1e-6)
     edit_header(partial, lambda header: header.update(account=header_of(larger)["account"]))
     drawn = len(draws)
-    with pytest.raises(ArgumentError, match=r"another account of the noise.*Nothing was drawn"):
+    with pytest.raises(
+        ArgumentError, match=r"The noise recorded in .* differs from that of this call.*Nothing was drawn"
+    ):
         gm.release(table, SCHEMA, **pair, out=tmp_path / "x.parquet", resume=True)
     assert len(draws) == drawn
 
@@ -455,7 +457,9 @@ def test_an_account_with_more_than_the_share_of_the_ledger_is_refused(tmp_path, 
     own, other = header_of(partial)["account"], header_of(partial_path(tmp_path / "y.parquet"))["account"]
     edit_header(partial, lambda header: header.update(account=other))
     drawn, before = len(draws), ledger.entries()
-    with pytest.raises(ArgumentError, match=r"another account of the noise.*Nothing was drawn"):
+    with pytest.raises(
+        ArgumentError, match=r"The noise recorded in .* differs from that of this call.*Nothing was drawn"
+    ):
         gm.release(table, SCHEMA, budget=budget, out=out, resume=True)
     assert (len(draws), ledger.entries(), len(before)) == (drawn, before, int(is_charged))
     edit_header(partial, lambda header: header.update(account=own))
@@ -467,10 +471,10 @@ def test_a_renamed_or_copied_file_is_refused(tmp_path, table, ledger, monkeypatc
     out, copy, budget = tmp_path / "x.parquet", tmp_path / "y.parquet", gm.Budget(ledger=ledger)
     partial, drawn = interrupted(monkeypatch, table, out, budget=budget), len(draws)
     partial_path(copy).write_bytes(partial.read_bytes())
-    with pytest.raises(ArgumentError, match=r"other declarations \(output file\).*Nothing was drawn"):
+    with pytest.raises(ArgumentError, match=r"different declarations \(output file\).*Nothing was drawn"):
         gm.release(table, SCHEMA, budget=budget, out=copy, resume=True)
     edit_header(partial_path(copy), lambda header: header["declared"].update(out=str(copy.resolve())))
-    with pytest.raises(LedgerError, match=r"Entry 1 of .* with another output file.*Nothing was drawn"):
+    with pytest.raises(LedgerError, match=r"Entry 1 of .* with a different output file.*Nothing was drawn"):
         gm.release(table, SCHEMA, budget=budget, out=copy, resume=True)
     assert len(draws) == drawn
     monkeypatch.chdir(tmp_path)
@@ -485,7 +489,7 @@ def test_an_entry_with_another_cost_is_refused(tmp_path, table, monkeypatch, dra
     cheap = ledger.spend(mu=1e-3)
     edit_header(partial, lambda header: header.update(release=cheap.release))
     drawn = len(draws)
-    with pytest.raises(LedgerError, match=r"Entry 2 of .* with another cost\. Nothing was drawn"):
+    with pytest.raises(LedgerError, match=r"Entry 2 of .* with a different cost\. Nothing was drawn"):
         gm.release(table, SCHEMA, budget=budget, out=out, resume=True)
     assert len(draws) == drawn
 

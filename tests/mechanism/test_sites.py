@@ -589,7 +589,7 @@ def test_a_certificate_that_claims_more_is_refused(tmp_path):
         edited(certificate, conditions=certificate.to_dict()["conditions"][1:])
     with pytest.raises(gm.ArgumentError):
         edited(certificate, sites__number=4, sites__colluding=2)
-    with pytest.raises(gm.NotPrivateError, match="does not state their number"):
+    with pytest.raises(gm.NotPrivateError, match="does not state its sites"):
         edited(certificate, sites=None)
     outsider = certificate.sites.outsider_epsilon(certificate.account)  # smaller, and holds against outsiders only
     with pytest.raises(gm.NotPrivateError, match="must state its sites"):

@@ -104,7 +104,7 @@ def test_words_and_types_of_conditions():
     assert str(gm.Condition(True, "a seed.")) == "void: a seed."
     assert str(gm.Condition(False, "a promise.")) == "condition: a promise."
     for wrong in (("no", "text"), (1, "text"), (True, 3)):
-        with pytest.raises(gm.ArgumentTypeError, match="A condition must have a bool"):
+        with pytest.raises(gm.ArgumentTypeError, match="void must be a bool"):
             gm.Condition(*wrong)
     certificate = fitted("LinearRegression")
     with pytest.raises(gm.ArgumentTypeError, match="conditions must be a tuple of Condition"):

@@ -85,7 +85,7 @@ def test_hidden_models_are_read_as_if_they_were_not_declared():
         assert np.isnan(list(summary.bse.values())).all()
         assert NOTE in str(summary)
         assert "No coefficient is identified at this budget." in str(summary)
-        with pytest.raises(gm.ArgumentError, match="noise does not hide"):
+        with pytest.raises(gm.ArgumentError, match="is identified at this budget"):
             fit.summary(estimand="population", cov_type="robust")
 
 

@@ -346,7 +346,7 @@ def test_coefficients_per_standard_deviation_are_those_of_standardised_columns()
     assert name in str(own)
     assert [*one.per({"x": 1000}).params] == ["(intercept)", "x (per 1,000)", "z"]
     for wrong in ({"z": 2}, {"(intercept)": 2}, {"nobody": 2}):
-        with pytest.raises(gm.errors.ArgumentError, match="per must name coefficients of columns that are numbers"):
+        with pytest.raises(gm.errors.ArgumentError, match="per must name coefficients of numeric columns"):
             one.per(wrong)
     with pytest.raises(gm.errors.ArgumentError, match="per must be a number > 0"):
         one.per({"x": -1})

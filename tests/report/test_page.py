@@ -95,7 +95,7 @@ def test_missing_jinja2_is_explained(private, monkeypatch):
         return real(name, *rest, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"pip install 'gaussmix\[plots\]'"):
+    with pytest.raises(ImportError, match=r'pip install "gaussmix\[plots\]"'):
         report.render(private)
 
 

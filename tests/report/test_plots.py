@@ -96,5 +96,5 @@ def test_missing_matplotlib_is_explained(tmp_path, monkeypatch):
         return real(name, *rest, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(gm.MissingPackageError, match=r"pip install 'gaussmix\[plots\]'"):
+    with pytest.raises(gm.MissingPackageError, match=r'pip install "gaussmix\[plots\]"'):
         compare_analyses(tmp_path / "figure.png", **ANALYSES)

@@ -182,7 +182,10 @@ class Calibration:
             check.nonnegative(delta_split=part)
         private = self.scale == "private"
         if (self.eta is None) == private or (self.tau is None) == private:
-            raise ArgumentError("eta and tau must both be given with scale='private', and must be None otherwise.")
+            raise ArgumentError(
+                "eta and tau are required with scale='private' and must be None with scale='none', "
+                f"got eta={self.eta!r}, tau={self.tau!r} and scale={self.scale!r}."
+            )
         if private:
             check.positive(finite=True, eta=self.eta)
             check.nonnegative(tau=self.tau)

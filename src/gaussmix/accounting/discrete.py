@@ -121,7 +121,8 @@ def split_mu(mu: float, shares: Sequence[Share]) -> tuple[float, ...]:
     exact = [exact_share(share) for share in shares]
     if any(share <= 0 for share in exact) or sum(exact) > 1:
         raise ArgumentError(
-            "shares must be positive and sum to at most 1. Pass strings or Fractions to avoid rounding."
+            f"shares must be positive and sum to at most 1, got {shares!r}. "
+            "Pass strings or Fractions to avoid rounding."
         )
     return tuple(root_down(share * total) for share in exact)
 

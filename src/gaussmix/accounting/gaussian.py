@@ -40,8 +40,9 @@ def gaussian_delta(epsilon: ArrayLike, *, mu: ArrayLike) -> float | Floats: ...
 def gaussian_delta(epsilon: ArrayLike, *, mu: ArrayLike) -> float | Floats:
     """Return δ(ε) of Gaussian releases with √Σ(sensitivity/noise)² = mu, rounded up; broadcasts."""
     eps, mus = check.broadcastable(epsilon=check.numbers(epsilon=epsilon), mu=check.numbers(mu=mu))
-    if np.any(mus < 0) or np.any(np.isinf(mus)):
-        raise ArgumentError("mu must be a finite number ≥ 0.")
+    wrong = mus[(mus < 0) | np.isinf(mus)]
+    if wrong.size:
+        raise ArgumentError(f"mu must be a finite number ≥ 0, got {float(wrong[0])!r}.")
     exact = gaussian_hockey_stick(np.clip(eps, -EPSILON_MAX, EPSILON_MAX), mus)
     return shaped(np.where(np.isposinf(eps), 0.0, np.minimum(exact * (1 + ROUNDING), 1.0)), eps.shape)
 

@@ -172,7 +172,7 @@ def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> float 
     """
     orders = check.numbers(order=order)
     if np.any(orders <= 1):
-        raise ArgumentError("order must be a number > 1.")
+        raise ArgumentError(f"order must be a number > 1, got {float(np.min(orders))!r}.")
     orders, k, g = check.broadcastable(
         order=orders, sketch_size=sketch_sizes(sketch_size), gamma=gammas(gamma, "larger", "renyi")
     )
@@ -420,8 +420,9 @@ def epsilon(
     check.choice(ANALYSES, analysis=analysis)
     check_model(bound_holds_for, neighbours, mu, analysis)
     deltas = check.numbers(delta=delta)
-    if np.any((deltas < 0) | (deltas > 1)):
-        raise ArgumentError("delta must lie in [0, 1].")
+    wrong = deltas[(deltas < 0) | (deltas > 1)]
+    if wrong.size:
+        raise ArgumentError(f"delta must lie in [0, 1], got {float(wrong[0])!r}.")
     deltas, k, g = check.broadcastable(
         delta=deltas, sketch_size=sketch_sizes(sketch_size), gamma=gammas(gamma, bound_holds_for, analysis)
     )

@@ -61,11 +61,11 @@ def check_model(bound_holds_for: BoundHoldsFor, neighbours: Neighbours, mu: floa
 def sketch_sizes(sketch_size: ArrayLike) -> Floats:
     k = check.numbers(whole=True, sketch_size=sketch_size)
     if np.any(k < 1):
-        raise ArgumentError("sketch_size must be an integer ≥ 1.")
+        raise ArgumentError(f"sketch_size must be an integer ≥ 1, got {int(np.min(k))}.")
     if np.any(k > check.SKETCH_SIZE_MAX):
         raise ArgumentError(
-            "sketch_size must be at most 2**40. Floating-point random numbers are too coarse for the guarantee to hold "
-            "with a larger sketch."
+            f"sketch_size must be at most 2**40, got {int(np.max(k))}. Floating-point random numbers are too coarse "
+            "for the guarantee to hold with a larger sketch."
         )
     return k
 
@@ -75,11 +75,11 @@ def gammas(gamma: ArrayLike, bound_holds_for: BoundHoldsFor, analysis: str) -> F
     if analysis in ("renyi", "tcdp", "sheffet") or bound_holds_for == "larger":
         if np.any(g <= 1):
             raise ArgumentError(
-                "gamma must be > 1 with bound_holds_for='larger' or an analysis other than 'exact', because the "
-                "leverage is then 1/gamma."
+                "gamma must be > 1 with bound_holds_for='larger' or an analysis other than 'exact', "
+                f"got {float(np.min(g))!r}: the leverage is then 1/gamma."
             )
     elif np.any(g <= 0):
-        raise ArgumentError("gamma must be a number > 0.")
+        raise ArgumentError(f"gamma must be a number > 0, got {float(np.min(g))!r}.")
     return g
 
 

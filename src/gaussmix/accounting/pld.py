@@ -52,7 +52,7 @@ def privacy_loss_distribution(
         from dp_accounting.pld import privacy_loss_distribution as pld
     except ImportError as error:
         raise MissingPackageError(
-            "privacy_loss_distribution requires dp-accounting: pip install 'gaussmix[accounting]'."
+            'privacy_loss_distribution requires dp-accounting: pip install "gaussmix[accounting]".'
         ) from error
     k = check.sketch_rows(sketch_size=sketch_size)
     g = check.positive(finite=True, gamma=gamma)

@@ -117,7 +117,7 @@ class Sites:
         if not 1 <= check.positive_integer(sites_per_unit=self.sites_per_unit) <= k:
             raise ArgumentError(f"sites_per_unit must be from 1 to {k}, got {self.sites_per_unit!r}.")
         if not isinstance(self.study, str) or not re.fullmatch(r"(?:[0-9a-f]{64})?", self.study):
-            raise ArgumentError("study must be 64 hexadecimal digits or empty.")
+            raise ArgumentError(f"study must be 64 hexadecimal digits or empty, got {self.study!r}.")
 
     @property
     def price(self) -> float:

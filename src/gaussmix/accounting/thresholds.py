@@ -128,7 +128,7 @@ class CountsAccount:
         if len(set(self.keyed)) < len(self.keyed) or any(
             type(i) is not int or not 0 <= i < len(self.lattice.noise_mu) for i in self.keyed
         ):
-            raise ArgumentError("keyed must contain distinct indices of the account's releases.")
+            raise ArgumentError(f"keyed must contain distinct indices of the account's releases, got {self.keyed!r}.")
         if self.keyed and (type(self.threshold) is not int or self.threshold < 1):
             raise ArgumentError(f"threshold must be an integer ≥ 1 if keyed is not empty, got {self.threshold!r}.")
         left = Fraction(self.delta) - Fraction(self.threshold_delta)

@@ -314,7 +314,7 @@ class BinAgg(LinearRegressor, Private):
 
     def fit_moments(self, moments: Moments) -> BinAgg:
         """Raise an error: bins need the rows, not their moments."""
-        raise ArgumentError("BinAgg cannot be fitted to moments, because bins need the rows. Use fit.")
+        raise ArgumentError("BinAgg cannot be fitted to moments, because binning requires the rows. Use fit.")
 
     def conf_int(self, alpha: float = 0.05, *, output: int = 0) -> Floats:
         """Return normal intervals of level 1 - alpha, (p, 2), the intercept last.

@@ -296,7 +296,7 @@ def per_unit(sources: Sources, unit: str, features: tuple[str, ...], join: str |
     """  # noqa: D301 - click wants the character
     declared = dict(map(parse_feature, features))
     if len(declared) < len(features):
-        raise ArgumentError("Two features have the same name. Rename one of them.")
+        raise ArgumentError(f"Features must have different names, got {', '.join(features)}. Rename one of them.")
     with sources.opened(out=out, others=[None if join is None else Path(join)]) as data:
         found = units_of(data, unit=unit, join=join, reading=sources.reading, **declared)
         echo(f"wrote {found.save(out, force=force)}, as sensitive as the rows", err=True)

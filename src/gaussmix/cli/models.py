@@ -358,7 +358,7 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
     elif out.suffix.lower() == ".csv":
         pa_csv.write_csv(_without_formulas(table), sink)
     else:
-        raise click.UsageError("--out must end in .csv or .parquet.")
+        raise click.UsageError(f"--out must end in .csv or .parquet, got {out.name!r}.")
     write_whole(out, sink.getvalue().to_pybytes(), force=force)
     _say_void(release.certificate.void_words)
     echo(

@@ -408,7 +408,10 @@ def _tried(name: str, label: str, compute: Callable[..., dict[str, Any]], *budge
 def _epsilon(delta: float, **asked: Any) -> dict[str, Any]:
     value = accounting.epsilon(delta, **asked)
     if value == math.inf and asked["analysis"] != "exact":
-        raise ArgumentError("This analysis does not apply to this gamma.")
+        raise ArgumentError(
+            f"analysis={asked['analysis']!r} does not apply to gamma={asked['gamma']!r}: epsilon is infinite. "
+            "Choose a larger gamma."
+        )
     return {"epsilon": value}
 
 

@@ -125,8 +125,9 @@ def new(
     """  # noqa: D301 - click wants the character
     refuse_suffix(out, own=(".toml",), kind="a study")
     pairs = [tuple(columns.split(",")) for columns in tables]
-    if any(len(pair) != 2 for pair in pairs):
-        raise click.UsageError("--table must name two columns, as in --table A,B.")
+    for columns, pair in zip(tables, pairs, strict=True):
+        if len(pair) != 2:
+            raise click.UsageError(f"--table must name two columns, as in --table A,B, got {columns!r}.")
     made = Study.new(
         schema=schema_file,
         addresses=_addresses(addresses),

@@ -103,7 +103,7 @@ def _checked(estimator: Any, X: Any, *y: Any, reset: bool = True, multi_output: 
         X = _Named(X)
     _checked_shapes(X, *y, least=2 if y else 1)
     if y and not multi_output and getattr(y[0], "shape", (1,))[1:] not in ((), (1,)):
-        raise DataError("y must be one-dimensional.")
+        raise DataError(f"y must be one-dimensional, got the shape (rows, {', '.join(map(str, y[0].shape[1:]))}).")
     options["dtype"] = [np.float64, np.float32]
     found = check_X_y(X, *y, multi_output=multi_output, **options) if y else check_array(X, **options)
     try:
@@ -130,7 +130,8 @@ def _checked_shapes(X: Any, *y: Any, least: int = 0) -> tuple[int, tuple[int, ..
         raise DataError(f"X has {shape[0]} sample(s) while a minimum of {least} is required.")
     targets = others[0][1:] if others else ()
     if len(targets) > 1 or 0 in targets:
-        raise DataError("y must have the shape (rows,) or (rows, targets).")
+        found = ", ".join(map(str, targets))
+        raise DataError(f"y must have the shape (rows,) or (rows, targets), got (rows, {found}).")
     return shape[1], targets
 
 

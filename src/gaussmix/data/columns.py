@@ -40,8 +40,9 @@ def iso_date(**named: object) -> datetime.date:
     try:
         return datetime.date.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
+        shown = repr(value) if isinstance(value, str) else type(value).__name__
         raise DeclarationError(
-            f'{name} must be a date, such as "2020-01-31". Choose it without looking at the data.'
+            f'{name} must be a date, such as "2020-01-31", got {shown}. Choose it without looking at the data.'
         ) from None
 
 
@@ -113,7 +114,9 @@ class Numeric:
             verb = "is not declared. Fill in a bound." if len(absent) == 1 else "are not declared. Fill in both bounds."
             raise DeclarationError(f"{' and '.join(absent)} {verb} {NOT_FROM_DATA}")
         if isinstance(self.lower, str) or isinstance(self.upper, str):
-            raise ArgumentTypeError("bounds must be numbers, without quotes.")
+            raise ArgumentTypeError(
+                f"bounds must be numbers, without quotes, got lower={self.lower!r} and upper={self.upper!r}."
+            )
         for name in ("lower", "upper"):
             set_field(self, name, real(**{name: getattr(self, name)}) + 0.0)  # + 0.0: no negative zero
         _check_range(self.lower, self.upper)

@@ -283,7 +283,10 @@ class Query:
 
     def __post_init__(self) -> None:
         if not callable(self.connect) or not isinstance(self.sql, str):
-            raise ArgumentTypeError("Query requires a function that opens a connection, and the text of an SQL query.")
+            raise ArgumentTypeError(
+                "Query requires a function that opens a connection and the text of an SQL query, got "
+                f"{type(self.connect).__name__} and {type(self.sql).__name__}."
+            )
 
 
 class DatabaseTable(Table):

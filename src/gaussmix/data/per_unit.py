@@ -392,11 +392,14 @@ def within(
     [(-1.0, -10.0), (0.0, -2.0), (0.0, 2.0), (1.0, 10.0)]
     """
     if not columns or unit in columns:
-        raise ArgumentError("columns must contain at least one column and not the privacy unit.")
+        raise ArgumentError(
+            f"columns must not be empty and must not contain the privacy unit {unit!r}, got {list(columns)}."
+        )
     declared = {name: Feature("mean", name, bounds=pair).bounds for name, pair in columns.items()}
     bounds = {name: pair for name, pair in declared.items() if pair is not None}
     if len(bounds) < len(columns):
-        raise ArgumentTypeError("columns must map each column to its bounds (lower, upper).")
+        name = next(name for name in columns if name not in bounds)
+        raise ArgumentTypeError(f"columns must map each column to its bounds (lower, upper), got None for {name!r}.")
     options = ReadOptions() if reading is None else check.instance(ReadOptions, reading=reading)
     table = open_table(data, options)
     table.check_unit(unit)

@@ -201,7 +201,7 @@ def remote_files(
                 shown = [place for place, names in inside if not any(name.startswith((".", "_")) for name in names)]
                 found = [place for place in shown if place.lower().endswith(known)]
         if not found:
-            raise MissingFileError(f"No file of a known format is at {where!r}.")
+            raise MissingFileError(f"No file of a supported format was found at {where!r}.")
         folders = {folder for place in found for folder in map(str, Path(place).parents)} | {base}
         listed = {info.path.strip("/") for info in entries}
         for folder in sorted(folders - {".", "/"}):

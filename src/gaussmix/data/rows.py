@@ -445,7 +445,7 @@ class ClusterRows(RowSource):
         if expected is not None and found.rows != expected:
             raise unexpected_rows(expected)
         if not found.rows:
-            raise DataError("The table has no rows. Check the query or filter.")
+            raise DataError("The table has no rows. Check the path, query or filter.")
         known.number, known.rows, known.digest = known.number + 1, found.rows, found.digest
         self._counts = found.units, found.unit_rows
         if kept is not None and keep is not None:

@@ -258,7 +258,7 @@ def read_declared(source: str | os.PathLike[str]) -> Mapping[str, Any]:
     except ValueError as error:  # both formats' errors, wrong bytes, a key that occurs twice, thousands of digits
         raise DeclarationError(f"{path} is not a valid {suffix[1:].upper()} file: {error}") from None
     if not isinstance(declared, Mapping):
-        raise ArgumentTypeError(f"{path} must contain one object that maps names to columns.")
+        raise ArgumentTypeError(f"{path} must contain one object that maps column names to declarations.")
     return declared
 
 
@@ -805,7 +805,9 @@ def schema_of_formula(schema: Schema, formula: str) -> Schema:
     """
     read = read_formula(formula)
     if read.predictors is None:
-        raise DeclarationError("formula must list its predictors, because they define the columns of the release.")
+        raise DeclarationError(
+            f"formula must list its predictors, got {formula!r}: they define the columns of the release."
+        )
     texts = (read.response, *read.predictors)
     terms = [term for text in texts for term in parse_terms(text, schema.columns)]
     released = {name_of(need) for term in terms for need in needs_of(term) if isinstance(need, Base)}

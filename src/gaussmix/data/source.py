@@ -80,8 +80,8 @@ class CsvOptions:
             raise ArgumentTypeError(f"quoting must be True, False or None, got {self.quoting!r}.")
         if self.na_values is not None:
             values = (self.na_values,) if isinstance(self.na_values, str) else tuple(self.na_values)
-            if not all(isinstance(value, str) for value in values):
-                raise ArgumentTypeError("na_values must be strings.")
+            if wrong := [type(value).__name__ for value in values if not isinstance(value, str)]:
+                raise ArgumentTypeError(f"na_values must be strings, got {wrong[0]}.")
             object.__setattr__(self, "na_values", values)
         if self.quoted_newlines and self.skip_initial_space:
             raise ArgumentError(

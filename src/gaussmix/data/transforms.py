@@ -146,7 +146,7 @@ class Transform:
 def to_units(transform: Transform, clip: float) -> Floats:
     """Return the factors of products for which rows with ‖z‖² = clip have norm 2²⁰."""
     if not LEAST < clip < LARGEST:  # also NaN
-        raise ArgumentError("clip must be positive and finite, between 2**-500 and 2**500.")
+        raise ArgumentError(f"clip must be positive and finite, between 2**-500 and 2**500, got {clip!r}.")
     return np.asarray(transform.scales * (ROW_UNIT / math.sqrt(clip)))
 
 

@@ -65,7 +65,7 @@ class PoissonRegressor(Named, LinearRegressor, Released):
     def schema(self, n_features: int, n_targets: int = 1) -> Schema:
         """Return how rows are encoded under the declared bounds: a vector ``X`` and the target ``y``."""
         if not self.fit_intercept:
-            raise DeclarationError(f"fit_intercept must be true for Poisson regression, got {self.fit_intercept!r}.")
+            raise DeclarationError(f"fit_intercept must be True for Poisson regression, got {self.fit_intercept!r}.")
         if n_targets != 1:
             raise ArgumentError(f"Poisson regression has one target, got {n_targets}.")
         found = super().schema(n_features, n_targets)

@@ -435,13 +435,14 @@ class Ledger:
         entry, cost = self.find(release), _cost(self._reserved, account, failures)
         if entry is not None and (entry.mu, entry.delta_slack) != (cost["mu"], cost["delta_slack"]):
             raise LedgerError(
-                f"Entry {entry.id} of {self._path} records the release {release} with another cost. Nothing was drawn."
+                f"Entry {entry.id} of {self._path} records the release {release} with a different cost. "
+                "Nothing was drawn."
             )
         own = "" if file is None else _named(Path(file).resolve())
         if entry is not None and own != (entry.file and _named(Path(entry.file).resolve())):
             raise LedgerError(
-                f"Entry {entry.id} of {self._path} records the release {release} with another output file. Repeat the "
-                "call with the path of the first run. Nothing was drawn."
+                f"Entry {entry.id} of {self._path} records the release {release} with a different output file. Repeat "
+                "the call with the path of the first run. Nothing was drawn."
             )
         return entry
 

@@ -79,8 +79,8 @@ def refuse_unfinished(path: Path) -> None:
     """Reject a new release in place of an unfinished one, whose outputs would be lost."""
     if os.path.exists(path):  # False for names that are too long, which `reserve` rejects
         raise OutputExistsError(
-            f"{path} exists: it holds the outputs of an unfinished release, whose budget is spent. Continue it with "
-            "resume=True (--resume), or delete the file to give it up. Nothing was spent."
+            f"{path} contains the outputs of an unfinished release, whose budget is spent. Continue it with "
+            "resume=True (--resume), or delete the file to abandon the release. Nothing was spent."
         )
 
 
@@ -182,9 +182,9 @@ class Journal:
         asked, output = self._stored[number]
         if asked != question:
             raise ArgumentError(
-                f"{self.path} holds the answer to another question: this process computed another preconditioner or "
-                "other thresholds from the same outputs. Resume on the computer and with the software of the first "
-                "run. Nothing more was drawn."
+                f"{self.path} contains the answer to a different query: from the same outputs, this process computed a "
+                "different preconditioner or different thresholds. Resume on the same computer and with the same "
+                "software as in the first run. Nothing more was drawn."
             )
         return output
 
@@ -258,8 +258,8 @@ class Journal:
         differing = [_WORDS.get(name, name) for name in own if declared.get(name) != own[name]]
         if differing or declared.keys() != own.keys():
             raise ArgumentError(
-                f"{self.path} was begun with other declarations ({', '.join(differing) or 'options'}). Repeat the call "
-                "that began it. Nothing was drawn."
+                f"{self.path} was begun with different declarations ({', '.join(differing) or 'options'}). Repeat the "
+                "original call. Nothing was drawn."
             )
         self._end = len(content) - len(rest)
         while (found := _record(rest)) is not None:

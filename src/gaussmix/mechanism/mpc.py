@@ -167,7 +167,7 @@ def _cryptography() -> Any:
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
         raise MissingPackageError(
-            "Joint releases require the package cryptography: pip install 'gaussmix[sites]'."
+            'Joint releases require the package cryptography: pip install "gaussmix[sites]".'
         ) from None
     return x509, hashes, serialization, ec
 
@@ -194,7 +194,7 @@ def _load_mpyc() -> Any:
             warnings.simplefilter("ignore", DeprecationWarning)  # it uses numpy.core
             from mpyc import asyncoro, finfields, runtime
     except ImportError:
-        raise MissingPackageError("Joint releases require the package MPyC: pip install 'gaussmix[sites]'.") from None
+        raise MissingPackageError('Joint releases require the package MPyC: pip install "gaussmix[sites]".') from None
     finally:
         sys.argv = arguments
         if loops is None:

@@ -234,7 +234,7 @@ def _opendp_mechanism(count: int, sigma: float) -> Any:
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < (0, 15):
         raise MissingPackageError(
             f"opendp must be version 0.15 or later, got {found}, whose discrete Gaussian noise has the wrong "
-            "distribution: pip install 'opendp>=0.15'."
+            'distribution: pip install "opendp>=0.15".'
         )
     enable_features("contrib")
     domain = vector_domain(atom_domain(T="i64"), size=count)

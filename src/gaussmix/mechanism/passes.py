@@ -283,7 +283,7 @@ def _draw_model(
         else:
             plan = plan.advanced(totals[-1], clip, of_sums[step])
     if squares is None:
-        raise ArgumentError("A declared model must have a scan of its scores.")
+        raise ArgumentError("A declared model requires at least one scan of its scores.")
     return ModelOutput(
         model, plan.metric, tuple(linear), clip, excess, lost, tuple(totals), squares, tuple(mu), of_sums
     )

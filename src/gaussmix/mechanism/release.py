@@ -812,8 +812,8 @@ def _resumed(
     try:
         if journal.account is None or journal.account not in accounts(release=journal.release):
             raise ArgumentError(
-                f"{journal.path} has another account of the noise than this call: the file was edited. Delete it to "
-                "give the release up. Nothing was drawn."
+                f"The noise recorded in {journal.path} differs from that of this call: the file was edited. "
+                "Delete it to abandon the release. Nothing was drawn."
             )
         if budget.ledger is not None:
             budget.ledger.recorded(journal.account, journal.release, file=out)
@@ -885,7 +885,7 @@ def _pairs(tables: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 def _check_models(budget: Budget, joint: Joint | None) -> None:
     """Reject declared models where their scores cannot be released."""
     if budget.is_infinite:
-        raise ArgumentError("models require a finite epsilon: without noise any model is computed from the rows.")
+        raise ArgumentError("models require a finite epsilon, because they have a share of the budget. Omit models.")
     if joint is not None:
         raise ArgumentError("models cannot be declared for a release of several sites. Omit models.")
 

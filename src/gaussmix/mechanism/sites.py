@@ -178,7 +178,7 @@ class Study:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{32}", self.id):
-            raise ArgumentError("id must be 32 hexadecimal digits.")
+            raise ArgumentError(f"id must be 32 hexadecimal digits, got {self.id!r}.")
         check.positive(finite=True, epsilon=self.epsilon)
         check.in_interval(0, 1, delta=self.delta)
         check.choice(NEIGHBOURS, neighbours=self.neighbours)
@@ -367,7 +367,7 @@ timeout
         """Return the account of the total noise. Nothing is spent."""
         with self.prepare(_Planned(self) if self.colluding else None) as prepared:
             if prepared.account is None:
-                raise ArgumentError("epsilon must be finite.")
+                raise ArgumentError(f"epsilon must be finite, got {self.epsilon!r}.")
             return prepared.account
 
 
@@ -439,7 +439,9 @@ class StoredSums:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
-            raise SiteError(f"{self.path} is in use: this study is being run here by another process.") from None
+            raise SiteError(
+                f"{self.path} is in use by another process that runs this study. Wait until it has finished."
+            ) from None
         except OSError as error:
             raise OutputError(f"{self.path} cannot be written: {error.strerror or error}.") from None
         self._file.truncate(sum(map(len, self._lines())))  # a line that was not completed
@@ -762,8 +764,8 @@ def default_state(ledger: Ledger, study: Study) -> Path:
     """Return the file of a study's noisy sums next to that of a ledger."""
     if not isinstance(ledger.path, Path):
         raise ArgumentError(
-            "The ledger is in a database, so that the file for this site's noisy sums has no default path. Pass its "
-            "path as state (--state)."
+            "The ledger is in a database, so the file for this site's noisy sums has no default path. Pass its path "
+            "as state (--state)."
         )
     return Path(f"{ledger.path}.{study.release[:12]}.sums")
 
@@ -866,7 +868,7 @@ def _drawn(
     # The last bits of a preconditioner depend on the number of threads of BLAS. Rows are read by as many as before.
     with one_blas_thread(), study.prepare(joint, out=out, force=force) as prepared:
         if prepared.account is None:
-            raise ArgumentError("epsilon must be finite.")
+            raise ArgumentError(f"epsilon must be finite, got {study.epsilon!r}.")
         joint.check_budget(prepared.account)
         with closing(prepared.rows(table, options)) as rows:
             private = prepared.draw(rows, origins=table.origins, progress=options.progress)

@@ -129,7 +129,8 @@ def model_budget(schema: Schema, models: Sequence[DeclaredModel | str], share: f
         raise ArgumentError(f"At most {MOST_MODELS} models can be declared, got {len(models)}.")
     named = [_with_family(schema, DeclaredModel.of(model)) for model in models]
     if len(set(named)) < len(named):
-        raise ArgumentError("Each model can be declared once.")
+        twice = next(model for k, model in enumerate(named) if model in named[:k])
+        raise ArgumentError(f"models must not contain duplicates, got {twice.formula!r} twice.")
     sizes = [_Resolved(Transcript((), schema), model).size for model in named]
     found = ModelBudget(tuple(named), tuple(sizes), share)
     found.fraction  # noqa: B018 - rejects shares outside (0, 1)
@@ -639,7 +640,7 @@ def _on_features(plan: Plan) -> Floats:
 
 def _mean(own: _Resolved) -> Mean:
     if own.family is None or own.family.mean is None:
-        raise ArgumentError("A linear model has no steps.")
+        raise ArgumentError("A linear model has no Newton steps.")
     return own.family.mean
 
 

@@ -132,7 +132,7 @@ def notes_of(release: Release, *, of_models: bool = False) -> tuple[str, ...]:
 def chosen_columns(schema: Schema, columns: Sequence[str] | None, *, known: Sequence[str] | None = None) -> list[str]:
     """Return columns of the release by name; default: all of ``known``, which are those without missing values."""
     if isinstance(columns, str):
-        raise ArgumentError(f"columns must be a list of columns, got {columns!r}: write columns=[{columns!r}].")
+        raise ArgumentError(f"columns must be a list of columns, got one string. Write columns=[{columns!r}].")
     if known is None:
         known = [name for name in schema.columns if name in schema.groups and not is_marked(schema, name)]
     chosen = list(known) if columns is None else list(columns)
@@ -144,7 +144,8 @@ def chosen_columns(schema: Schema, columns: Sequence[str] | None, *, known: Sequ
                 "indicator. Omit it from columns."
             )
     if len(set(chosen)) < len(chosen):
-        raise ArgumentError("columns must not contain duplicates.")
+        twice = next(name for k, name in enumerate(chosen) if name in chosen[:k])
+        raise ArgumentError(f"columns must not contain duplicates, got {twice!r} twice.")
     return chosen
 
 
@@ -478,7 +479,7 @@ def correlations(release: Release, columns: Sequence[str] | None, given: Sequenc
     fixed = chosen_columns(schema, given)
     chosen = [name for name in chosen_columns(schema, columns) if columns is not None or name not in fixed]
     if both := [name for name in chosen if name in fixed]:
-        raise ArgumentError(f"Column {both[0]!r} must not be in both columns and given.")
+        raise ArgumentError(f"Column {both[0]!r} cannot be in both columns and given. Omit it from one of them.")
     if not chosen:
         raise ArgumentError("No columns are left to correlate. List fewer columns in given.")
     indices = [index for name in chosen for index in schema.groups[name]]

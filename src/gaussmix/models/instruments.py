@@ -185,7 +185,10 @@ def fit_instruments(
     if not isinstance(response, str):
         raise ArgumentError(f"response must be one column, got {response!r}.")
     if predictors is None or isinstance(predictors, str) or isinstance(instruments, str):
-        raise ArgumentError("predictors and instruments must be lists of columns.")
+        raise ArgumentError(
+            "predictors and instruments must be lists of columns, got "
+            f"{type(predictors).__name__} and {type(instruments).__name__}."
+        )
     if not isinstance(column_of(schema, response), Numeric | Boolean):
         raise ArgumentError(f"response must be a numeric or boolean column, got {response!r}.")
     for name in (*predictors, *instruments):

@@ -377,7 +377,8 @@ def feature_indices(schema: Schema, responses: Sequence[str], predictors: Sequen
         if name in responses:
             raise ArgumentError(f"Column {name!r} is the response and cannot also be a predictor.")
     if predictors is not None and len(set(predictors)) < len(predictors):
-        raise ArgumentError("predictors must not contain duplicates.")
+        twice = next(name for k, name in enumerate(predictors) if name in predictors[:k])
+        raise ArgumentError(f"predictors must not contain duplicates, got {twice!r} twice.")
     chosen = needed_parts(schema, list(dict.fromkeys(chosen)))  # poly(age, 2) and age have one in common
     found = [index for name in chosen for index in schema.groups[name]] + list(schema.groups.get(INTERCEPT, ()))
     if not found:

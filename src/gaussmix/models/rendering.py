@@ -218,7 +218,7 @@ def new_axes() -> Any:
     try:
         from matplotlib import pyplot as plt
     except ImportError as error:
-        raise MissingPackageError("Plots require matplotlib: pip install 'gaussmix[plots]'.") from error
+        raise MissingPackageError('Plots require matplotlib: pip install "gaussmix[plots]".') from error
     return plt.subplots()[1]
 
 

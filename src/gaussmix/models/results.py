@@ -455,7 +455,7 @@ class Summary:
         ]
         if name not in numbers:
             raise ArgumentError(
-                f"per must name coefficients of columns that are numbers, got {name!r}. They are "
+                f"per must name coefficients of numeric columns, got {name!r}. The coefficients of numeric columns are "
                 f"{', '.join(numbers) or 'none'}."
             )
         return list(self.params).index(name)
@@ -589,8 +589,8 @@ def covariance_type(options: Asked, *, declared: bool = False, unit: bool = Fals
         return asked
     if not declared:
         raise ArgumentError(
-            f"cov_type={asked!r} requires a model that was declared before the release and that noise does not hide, "
-            "without other collapsed or reference levels: gaussmix.release(..., models=[...])."
+            f"cov_type={asked!r} requires a model that was declared in gaussmix.release(..., models=[...]), has no "
+            "other collapsed or reference levels, and is identified at this budget."
         )
     if asked != own:
         reason = "a privacy unit may have several rows" if unit else "the release has no privacy unit"

@@ -91,7 +91,7 @@ def gauss_mix(
     sigma, scale_bound = check.nonnegative(sigma=sigma), check.nonnegative(scale_bound=scale_bound)
     gamma = lemma_gamma(sigma, C, scale_bound)
     if sigma == 0 and not gamma > 1:
-        raise ArgumentError("sigma must be > 0, unless scale_bound is greater than row_norm².")
+        raise ArgumentError(f"sigma must be > 0, unless scale_bound is greater than row_norm², got {sigma!r}.")
     if not 0 < gamma <= GAMMA_MAX:
         raise ArgumentError(f"(sigma² + scale_bound) / row_norm² must lie in (0, {GAMMA_MAX:g}], got {gamma!r}.")
     source = _generator(rng)

@@ -130,7 +130,7 @@ def clip_rows(block: Floats, row_norm: float) -> Floats:
 def column_names(columns: Sequence[str]) -> tuple[str, ...]:
     """Validate column names: at least one, without duplicates."""
     if isinstance(columns, str):
-        raise ArgumentTypeError("columns must be a sequence of names, got one string.")
+        raise ArgumentTypeError(f"columns must be a list of columns, got one string. Write columns=[{columns!r}].")
     names = tuple(check.text(columns=name) for name in columns)
     if not names or len(set(names)) < len(names):
         raise ArgumentError("columns must contain at least one name and no duplicates.")
@@ -159,7 +159,8 @@ def _names_of(block: Any, names: tuple[str, ...] | None) -> tuple[str, ...]:
         return column_names([str(name) for name in frame.columns]) if names is None else names
     shape = without_values(np.shape, block, message=_NOT_NUMERIC)
     if len(shape) != 2 or shape[1] < 1:
-        raise DataError("A must have the shape (rows, columns) with at least one column.")
+        found = f"{len(shape)} dimension(s)" if len(shape) != 2 else "0 columns"
+        raise DataError(f"A must have the shape (rows, columns) with at least one column, got {found}.")
     if names is not None and len(names) != shape[1]:
         raise ArgumentError(f"columns must be {shape[1]} names, one per column, got {len(names)}.")
     return tuple(f"x{j}" for j in range(shape[1])) if names is None else names

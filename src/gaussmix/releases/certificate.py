@@ -89,7 +89,10 @@ class Condition:
 
     def __post_init__(self) -> None:
         if not isinstance(self.void, bool) or not isinstance(self.text, str):
-            raise ArgumentTypeError("A condition must have a bool (whether it voids the guarantee) and a string.")
+            raise ArgumentTypeError(
+                "void must be a bool (whether the guarantee is void) and text must be a string, got "
+                f"{type(self.void).__name__} and {type(self.text).__name__}."
+            )
 
     def __str__(self) -> str:
         return f"{'void' if self.void else 'condition'}: {self.text}"
@@ -426,7 +429,7 @@ def _check_against_sites(certificate: Certificate) -> None:
     sites, account = certificate.sites, certificate.account
     if sites is None:
         if SITES_FOLLOW in certificate.conditions:
-            raise NotPrivateError("The certificate has a condition of several sites but does not state their number.")
+            raise NotPrivateError("The certificate has the condition of a joint release but does not state its sites.")
         if certificate.made_by == JOINT and TRUSTED_CURATOR not in certificate.conditions:
             raise NotPrivateError("A joint release must state its sites, or the condition that they trust a curator.")
         return
@@ -445,7 +448,7 @@ def _check_against_sites(certificate: Certificate) -> None:
 def _check_types(certificate: Certificate) -> None:
     for name in ("made_by", "neighbours", "generator", "version", "time", "release", "ledger"):
         if not isinstance(getattr(certificate, name), str):
-            raise ArgumentTypeError(f"{name} must be a string.")
+            raise ArgumentTypeError(f"{name} must be a string, got {type(getattr(certificate, name)).__name__}.")
     if not all(isinstance(condition, Condition) for condition in certificate.conditions):
         raise ArgumentTypeError("conditions must be a tuple of Condition.")
     if not isinstance(certificate.account, Account):
@@ -455,17 +458,21 @@ def _check_types(certificate: Certificate) -> None:
         raise ArgumentError(f"delta must lie in (0, 1], got {certificate.delta!r}.")
     check.choice(NEIGHBOURS, neighbours=certificate.neighbours)
     if not isinstance(certificate.reservation, BudgetCap | None):
-        raise ArgumentTypeError("reservation must be a BudgetCap or None.")
+        raise ArgumentTypeError(
+            f"reservation must be a BudgetCap or None, got {type(certificate.reservation).__name__}."
+        )
     if not isinstance(certificate.privacy_unit, PrivacyUnit | None):
-        raise ArgumentTypeError("privacy_unit must be a PrivacyUnit or None.")
+        raise ArgumentTypeError(
+            f"privacy_unit must be a PrivacyUnit or None, got {type(certificate.privacy_unit).__name__}."
+        )
     if not isinstance(certificate.sites, Sites | None):
-        raise ArgumentTypeError("sites must be a Sites or None.")
+        raise ArgumentTypeError(f"sites must be a Sites or None, got {type(certificate.sites).__name__}.")
     if not re.fullmatch(r"[0-9a-f]{32}", certificate.release):
-        raise ArgumentError("release must be 32 hexadecimal digits.")
+        raise ArgumentError(f"release must be 32 hexadecimal digits, got {certificate.release!r}.")
     if not re.fullmatch(r"(?:[0-9a-f]{64})?", certificate.ledger):
-        raise ArgumentError("ledger must be 64 hexadecimal digits or empty.")
+        raise ArgumentError(f"ledger must be 64 hexadecimal digits or empty, got {certificate.ledger!r}.")
     if type(certificate.entry) is not int or (certificate.entry > 0) != bool(certificate.ledger):
-        raise ArgumentError("entry must be an integer ≥ 1 with a ledger and 0 without one.")
+        raise ArgumentError(f"entry must be an integer ≥ 1 with a ledger and 0 without one, got {certificate.entry!r}.")
 
 
 def _check_keys(kind: type[Account | Certificate | BudgetCap | Sites], stored: Mapping[str, Any]) -> None:

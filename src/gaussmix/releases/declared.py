@@ -80,7 +80,9 @@ class DeclaredModel:
             if not isinstance(value, str) and (name == "formula" or value is not None):
                 raise ArgumentTypeError(f"{name} of a declared model must be a string, got {type(value).__name__}.")
         if not isinstance(self.level, str | int | bool | None):
-            raise ArgumentTypeError(f"level of a declared model must be a level, got {type(self.level).__name__}.")
+            raise ArgumentTypeError(
+                f"level of a declared model must be a string, an integer or a boolean, got {type(self.level).__name__}."
+            )
         if "~" not in self.formula:
             raise ArgumentError(f'A declared model must be a formula such as "wage ~ age + sex", got {self.formula!r}.')
 
@@ -148,7 +150,7 @@ class ModelBudget:
         """Return the parts of μ of each model: each of them once."""
         counts = [len(_LINEAR_SHARES if model.is_linear else _STEP_SHARES) for model in self.models]
         if sum(counts) != len(parts):
-            raise ArgumentError("The account has another number of parts than the declared models.")
+            raise ArgumentError(f"The account must have {sum(counts)} parts for the declared models, got {len(parts)}.")
         ends = list(itertools.accumulate(counts))
         return tuple(parts[end - count : end] for count, end in zip(counts, ends, strict=True))
 

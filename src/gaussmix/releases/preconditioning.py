@@ -773,7 +773,9 @@ def budgets_of(account: LatticeAccount, models: ModelBudget | None = None, *, ma
     rest = parts[:-2] if marginals else parts
     first = len(rest) - (0 if models is None else len(models.releases(BINS)[0]))
     if first < 1 or (first > 1 and first % 2):
-        raise ArgumentError("The account has too few parts for its passes, declared models and marginals.")
+        raise ArgumentError(
+            "The number of parts of the account does not match its passes, declared models and marginals."
+        )
     found = () if models is None else models.split(rest[first:])
     return Budgets(rest[:first], found, (counts, sums) if marginals else None)
 

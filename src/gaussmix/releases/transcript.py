@@ -204,7 +204,9 @@ class Transcript:
                 )
             check.positive(finite=len(self.passes) > 1, mu=output.mu)
             if not (0 < check.real(rate=output.rate) <= 1 and 0 < check.real(rate=output.counted_rate) <= 1):
-                raise ArgumentError("rate must lie in (0, 1].")
+                raise ArgumentError(
+                    f"rate and counted_rate must lie in (0, 1], got {output.rate!r} and {output.counted_rate!r}."
+                )
             if (output.request is None) != (number == 0):
                 raise ArgumentError(
                     "The first pass must have no preconditioning parameters, and every later pass must have them."
@@ -216,7 +218,9 @@ class Transcript:
         for declared in self.models:
             declared.check(m)
         if bool(self.models) != (self.model_share > 0):
-            raise ArgumentError("A release has a share for declared models if and only if it has such models.")
+            raise ArgumentError(
+                f"model_share must be > 0 with declared models and 0 without them, got {self.model_share!r}."
+            )
         if self.marginals is not None:
             self.marginals.check()
 

@@ -256,7 +256,7 @@ def _environment() -> jinja2.Environment:
     try:
         import jinja2
     except ImportError as error:
-        raise MissingPackageError("Reports require jinja2: pip install 'gaussmix[plots]'.") from error
+        raise MissingPackageError('Reports require jinja2: pip install "gaussmix[plots]".') from error
     return jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, finalize=_without_controls
     )

@@ -92,7 +92,7 @@ def drawn(path: str | Path, width: float, height: float, *, force: bool) -> Iter
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingPackageError("Plots require matplotlib: pip install 'gaussmix[plots]'.") from error
+        raise MissingPackageError('Plots require matplotlib: pip install "gaussmix[plots]".') from error
     with reserve(path, 0, force=force) as output:
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure

@@ -200,20 +200,20 @@ def _check(value: Any, kind: Any, where: str) -> None:
             _check(value[name], own, f"{where}.{name}")
     elif isinstance(kind, list):
         if not isinstance(value, list) or not value:
-            raise ArgumentError(f"{where} must be a list with at least one entry.")
+            raise ArgumentError(f"{where} must be a list with at least one entry, got {value!r}.")
         for entry in value:
             _check(entry, kind[0], where)
     elif isinstance(kind, tuple):
         if value not in kind or isinstance(value, bool):
-            raise ArgumentError(f"{where} must be one of {', '.join(map(str, kind))}.")
+            raise ArgumentError(f"{where} must be one of {', '.join(map(str, kind))}, got {value!r}.")
     elif kind is datetime.date:
         try:
             if value != TO_FILL_IN:
                 datetime.date.fromisoformat(value)
         except (TypeError, ValueError):
-            raise ArgumentError(f"{where} must be a date, YYYY-MM-DD.") from None
+            raise ArgumentError(f'{where} must be a date, such as "2020-01-31", got {value!r}.') from None
     elif not isinstance(value, kind):
-        raise ArgumentError(f"{where} must be {'a string' if kind is str else 'a number'}.")
+        raise ArgumentError(f"{where} must be {'a string' if kind is str else 'a number'}, got {value!r}.")
 
 
 def as_yaml(record: Mapping[str, Any]) -> str:
