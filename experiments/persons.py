@@ -1,11 +1,11 @@
-"""Persons with several rows: a wage regression from a panel of 4,711 women, protected by row and by woman.
+"""Persons with several rows: a wage regression from a panel of 4,132 women, protected by row and by woman.
 
-    python -m experiments.persons --draws 12 --out experiments/results/persons.csv
+    python -m experiments.persons --draws 20 --out experiments/results/persons.csv
     python -m experiments.persons --report experiments/results/persons.csv
 
 ln_wage on poly(age, 2), grade, union, south and tenure, complete cases of
 nlswork. ``row``: one row is protected, which a woman with 15 of them has no use for. ``group``: the same release at
-ε/15 and the δ that makes (ε, δ) for 15 rows, by group privacy. ``keep`` and ``shorten``: a woman is the unit. Errors
+ε/15 and the δ that makes (ε, δ) for 15 rows, by group privacy. ``sample`` and ``scale``: a woman is the unit. Errors
 are against least squares on all rows, in its standard errors, clustered by woman; and R² lost on the same rows.
 """
 
