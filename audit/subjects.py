@@ -49,7 +49,7 @@ from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS
 from gaussmix.mechanism.noise import discrete_gaussian, secure_generator, symmetric_noise
 from gaussmix.mechanism.passes import draw_marginals, draw_passes
-from gaussmix.mechanism.release import accounts_of, prepare
+from gaussmix.mechanism.release import OneDraw, accounts_of, prepare
 from gaussmix.models.bounds import coarse_bounds
 from gaussmix.releases.declared import MODEL_SHARE, DeclaredModel
 from gaussmix.releases.marginals import MarginalPlan
@@ -362,7 +362,7 @@ class Sheffet(Subject):
         """Yield the ratio of the sketch given its noise, and whether it has noise."""
         rows, grams = self.neighbours.rows(present=present), self.neighbours.grams()
         while True:
-            sketch = replace(self.prepared).draw(rows)
+            sketch = replace(self.prepared, _once=OneDraw()).draw(rows)
             variance = sketch.noise_variance
             yield [sketch_ratio(sketch.factor, grams, noise_variance=variance, k=_SKETCH_SIZE), float(variance > 0)]
 
@@ -399,7 +399,7 @@ class AdaSSP(Subject):
         x_norm, y_norm = (SCHEMA.norm_of([name]) / SCHEMA.row_norm for name in ("X", "y"))
         s = self.prepared.noise
         while True:
-            blocks = replace(self.prepared).draw(rows)
+            blocks = replace(self.prepared, _once=OneDraw()).draw(rows)
             ratio = symmetric_ratio(blocks.XX, absent[:1, :1], there[:1, :1], mu=1 / (s * x_norm**2))
             ratio += gaussian_ratio(blocks.XY, absent[:1, 1:], there[:1, 1:], sigma=s * x_norm * y_norm)
             yield [ratio, blocks.ridge, float(blocks.XX[0, 0]), float(blocks.XY[0, 0])]
