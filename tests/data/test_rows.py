@@ -384,7 +384,7 @@ def test_transforms_of_other_rows_are_refused():
         rows.mapped(transform_of(4), 1.0)
     with pytest.raises(ValueError, match="must have 10 columns"):
         rows.counts([transform_of(4)], [np.array([1.0])])
-    with pytest.raises(ValueError, match="at least one transform"):
+    with pytest.raises(ValueError, match="transforms must not be empty"):
         rows.counts([], [])
 
 
