@@ -215,7 +215,7 @@ def test_what_cannot_be_asked(noisy):
         (lambda: noisy.crosstab("sex", "age"), "require a categorical or boolean column, got 'age'"),
         (lambda: noisy.means("sex", by="region"), "Means require"),
         (lambda: noisy.means("cost", by="cost"), "must be different columns"),
-        (lambda: noisy.describe("age"), r"write columns=\['age'\]"),
+        (lambda: noisy.describe("age"), r"Write columns=\['age'\]"),
         (lambda: noisy.describe(["age", "age"]), "columns must not contain duplicates"),
         (lambda: noisy.describe(["nobody"]), "not in the release"),
         (lambda: noisy.corr(["age"], given=["age"]), "both columns and given"),
