@@ -72,6 +72,8 @@ def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, sa
     [
         ("moments", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit requires"),
         ("moments", {"reading": gm.ReadOptions(csv=gm.CsvOptions(quoting=False))}, "csv has no effect on moments"),
+        ("moments", {"reading": gm.ReadOptions(persist=True)}, "persist has no effect on moments"),
+        ("table", {"reading": gm.ReadOptions(persist=True)}, "persist requires a Spark data frame, got generator"),
         ("moments", {"schema": {"age": [0, 120]}}, "Omit schema, or rebuild the moments"),
         ("table", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit requires"),
         ("table", {"force": True}, "force requires out"),

@@ -199,6 +199,53 @@ def test_spark_frames_in_passes(spark_frame, table):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_persisted_spark_frames_are_read_once(spark, spark_frame, table, tmp_path):
+    """Stored batches have the rows of the table, and are deleted after the release."""
+    frame = spark_frame.repartition(5).mapInArrow(marking(str(tmp_path)), spark_frame.schema)
+    options = ReadOptions(row_by_row=True, persist=True)
+    rows, local = rows_of(frame, SCHEMA, options), rows_of(table, SCHEMA)
+    transform = Transform.nearest(np.eye(rows.schema.n_columns))
+    for question in (lambda source: source.moments().sums(), lambda source: source.mapped(transform, 2.0)):
+        found, expected = question(rows), question(local)
+        assert np.array_equal(found.high, expected.high)
+        assert np.array_equal(found.low, expected.low)
+    assert sorted(mark.stat().st_size for mark in tmp_path.iterdir()) == [1] * 5
+    context, name = spark.sparkContext._jsc, "spark.sql.execution.arrow.maxRecordsPerBatch"
+    assert sum(stored.numCachedPartitions() for stored in context.sc().getRDDStorageInfo()) == 5
+    rows.close()
+    assert not context.sc().getRDDStorageInfo()
+    assert spark.conf.get(name) == "3000"
+    release = gm.release(frame, SCHEMA, epsilon=1.0, delta=1e-6, reading=options)
+    assert len(release.statistic.passes) == 4
+    assert sorted(mark.stat().st_size for mark in tmp_path.iterdir()) == [2] * 5
+    assert not context.sc().getRDDStorageInfo()
+
+
+def marking(folder):
+    """A function that passes rows on and notes how often each partition was read."""
+
+    def pass_on(batches):
+        from pyspark import TaskContext
+
+        with open(os.path.join(folder, str(TaskContext.get().partitionId())), "a") as mark:
+            mark.write("x")
+        yield from batches
+
+    return pass_on
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lost_stored_rows_are_computed_again(spark_frame, gram):
+    options = ReadOptions(persist=True)
+    rows = rows_of(spark_frame.repartition(5), SCHEMA, options)
+    rows.moments()
+    for stored in rows._table._stored.values():
+        stored.unpersist()
+    assert np.array_equal(rows.moments().gram(), gram)
+    rows.close()
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_vectors_of_spark_frames(spark):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 3)), rng.uniform(0, 1, 300)
@@ -448,8 +495,10 @@ def test_privacy_units_on_spark_give_the_same_bits(spark, bounding):
 
     table, unit = unit_table(), gm.PrivacyUnit("unit", 7, bounding)
     frame = spark.createDataFrame(pd.DataFrame(table)).repartition(5)
-    for found, wanted in zip(unit_results(frame, unit, row_by_row=True), unit_results(table, unit), strict=True):
-        assert np.array_equal(found, wanted)
+    expected = unit_results(table, unit)
+    for persist in (False, True):
+        found = unit_results(frame, unit, row_by_row=True, persist=persist)
+        assert all(map(np.array_equal, found, expected))
 
 
 @pytest.mark.filterwarnings("ignore")

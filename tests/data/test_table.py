@@ -793,6 +793,7 @@ def test_paths_of_a_table_are_those_of_all_of_its_parts(tmp_path):
         ({"progress": 1}, "progress must be True or False"),
         ({"row_by_row": None}, "row_by_row must be True or False"),
         ({"sorted_by_unit": "yes"}, "sorted_by_unit must be True or False"),
+        ({"persist": 1}, "persist must be True or False"),
     ],
 )
 def test_read_options_are_checked(wrong, message):

@@ -357,6 +357,9 @@ class ClusterTable(Table):
         It is computed once. ``build`` gets an iterator of batches and returns one.
         """
 
+    def close(self) -> None:
+        """Delete the rows that workers have stored."""
+
 
 def _computed(run: Callable[[], Any], where: str) -> Any:
     """Return the result of an engine. Its own errors may quote values and are replaced; those of gaussmix are kept."""
@@ -496,6 +499,7 @@ class SparkTable(ClusterTable):
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self._plan = _spark_plan(data)  # here, because other threads have no session whose settings apply
+        self._stored: dict[tuple[str, ...], Any] = {}  # by the columns, and the unit by which they were shuffled
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield all rows, collected locally."""
@@ -555,12 +559,15 @@ class SparkTable(ClusterTable):
         data = self._data
         check_columns(list(data.columns), columns, "the table")
         self._examine()
-        run = functools.partial(_spark_build, build=build, empty=empty)
+        persist = self.options.persist
+        run = functools.partial(_spark_build, build=build, empty=empty, unpack=persist)
 
         def collected() -> tuple[list[Any], int | None]:
-            wanted = data.select(*map(_spark_name, columns))
-            if by is not None:
-                wanted = _shuffled(wanted, by)
+            wanted = self._wanted(columns, by)
+            with _one_row_batches(data.sparkSession) if persist else contextlib.nullcontext():
+                return summed(wanted)
+
+        def summed(wanted: Any) -> tuple[list[Any], int | None]:
             sums = wanted.mapInArrow(run, "part int, sums binary")
             if type(sums).__module__.startswith("pyspark.sql.connect"):
                 together = sums.repartition(_GROUPS, sums["part"] % _GROUPS).mapInArrow(_added_rows, sums.schema)
@@ -581,6 +588,54 @@ class SparkTable(ClusterTable):
         if parts != list(range(len(parts) if expected is None else expected)):
             raise DataError("Spark returned a partition twice or not at all, so nothing was released. Try again.")
         return functools.reduce(operator.add, (sums.total for sums in found), empty)
+
+    def _wanted(self, columns: list[str], by: str | None) -> Any:
+        """Return some columns, shuffled by unit if there is one; with ``persist`` as a column of stored batches.
+
+        Spark converts rows between its format and Arrow's at every reading. A stored batch is one value to Spark.
+        """
+        found = self._stored.get((*columns, by or ""))
+        if found is None:
+            found = self._data.select(*map(_spark_name, columns))
+            if by is not None:
+                found = _shuffled(found, by)
+            if self.options.persist:
+                from pyspark import StorageLevel
+
+                found = found.mapInArrow(_packed, "rows binary").persist(StorageLevel.DISK_ONLY)
+                self._stored[*columns, by or ""] = found
+        return found
+
+    def close(self) -> None:
+        """Delete the rows that executors have stored."""
+        while self._stored:
+            self._stored.popitem()[1].unpersist()
+
+
+def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield each batch as one value."""
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches that `_packed` made."""
+    return chain.from_iterable(pa.ipc.open_stream(rows.as_buffer()) for batch in batches for rows in batch["rows"])
+
+
+@contextmanager
+def _one_row_batches(session: Any) -> Iterator[None]:
+    """Let Spark pass rows on one by one, because each is a whole batch: together they could exceed its limits."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = session.conf.get(name)
+    session.conf.set(name, "1")
+    try:
+        yield
+    finally:
+        session.conf.set(name, before)
 
 
 @dataclass(frozen=True)
@@ -682,7 +737,7 @@ def _spark_plan(data: Any) -> tuple[list[str], str | None]:
 
 
 def _spark_build(
-    batches: Iterator[pa.RecordBatch], *, build: Callable[[Any, int], A], empty: A
+    batches: Iterator[pa.RecordBatch], *, build: Callable[[Any, int], A], empty: A, unpack: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield the sums of one partition with its number, also if it is empty, so that a missing one is detected.
 
@@ -692,7 +747,7 @@ def _spark_build(
 
     context: Any = TaskContext.get()
     number = context.partitionId()
-    rows = (batch for batch in batches if batch.num_rows)
+    rows = (batch for batch in (_unpacked(batches) if unpack else batches) if batch.num_rows)
     first = next(rows, None)
     sums: _Parts | GaussmixError
     try:

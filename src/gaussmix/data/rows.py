@@ -398,6 +398,7 @@ class ClusterRows(RowSource):
         self._readings = _Readings()
         self._counts: tuple[int, int] | None = None
         self._cache: RowCache | UnitCache | None = None
+        self._is_recoded = False
 
     def moments(self, *, cache: Sample | None = None, limit: float | None = None) -> Moments:
         """Return the exact Gram matrix in the declared metric; with ``cache`` and ``limit``, cache rows."""
@@ -471,11 +472,16 @@ class ClusterRows(RowSource):
     def recoded(self, schema: Schema) -> RowSource:
         """Return the same table under another schema. It must not have changed."""
         found = ClusterRows(self._table, schema, self.unit, self._key)
-        found._readings = self._readings
+        found._readings, found._is_recoded = self._readings, True
         return found
 
     def check_again(self) -> None:
         """Do nothing: an engine can always compute its table again."""
+
+    def close(self) -> None:
+        """Delete the rows that workers have stored. Copies under another schema share them and delete nothing."""
+        if not self._is_recoded:
+            self._table.close()
 
 
 @dataclass(frozen=True, repr=False)
@@ -595,8 +601,9 @@ def rows_of(
     if isinstance(data, Moments):
         if options.csv not in (None, CsvOptions()):
             raise ArgumentError("csv has no effect on moments. Omit it.")
-        if options.row_by_row:
-            raise ArgumentError("row_by_row has no effect on moments. Omit it.")
+        for name in ("row_by_row", "persist"):
+            if getattr(options, name):
+                raise ArgumentError(f"{name} has no effect on moments. Omit it.")
         if options.expected_rows is not None:
             data.expected_rows(options.expected_rows)
         return SummedRows(data)

@@ -119,6 +119,9 @@ class ReadOptions:
         tables), and so is a `Query`, whose plan cannot be examined.
     sorted_by_unit : bool
         Declare that the rows of each privacy unit are adjacent, which is checked.
+    persist : bool
+        Store the rows of a Spark data frame on the disks of the executors after the first reading, until the release is
+        finished. They are the declared columns, unencrypted unless Spark encrypts its local files.
     """
 
     csv: CsvOptions | None = None
@@ -126,13 +129,14 @@ class ReadOptions:
     progress: bool = False
     row_by_row: bool = False
     sorted_by_unit: bool = False
+    persist: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.csv, CsvOptions | None):
             raise ArgumentTypeError(f"csv must be CsvOptions or None, got {type(self.csv).__name__}.")
         if self.expected_rows is not None:
             positive_integer(expected_rows=self.expected_rows)
-        for name in ("progress", "row_by_row", "sorted_by_unit"):
+        for name in ("progress", "row_by_row", "sorted_by_unit", "persist"):
             if not isinstance(getattr(self, name), bool):
                 raise ArgumentTypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
 

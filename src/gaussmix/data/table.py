@@ -75,6 +75,8 @@ def open_table(data: Any, options: ReadOptions | None = None) -> Table:
     kind = kind_of(native)
     if kind is None:
         raise DataTypeError(f"data must be {_KINDS}; got {type(data).__name__}.")
+    if options is not None and options.persist and kind is not SparkTable:
+        raise ArgumentError(f"persist requires a Spark data frame, got {type(data).__name__}. Omit it.")
     return kind(native, options or ReadOptions())
 
 
