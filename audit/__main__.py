@@ -29,8 +29,15 @@ _PROBABILITY = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option("--runs", "-n", type=click.IntRange(4), default=5_000, show_default=True, help="Runs on each table.")
 @click.option("--epsilon", "-e", type=_POSITIVE, default=1.0, show_default=True, help="Claimed ε.")
 @click.option("--delta", "-d", type=_PROBABILITY, default=1e-3, show_default=True, help="Claimed δ.")
-@click.option("--confidence", type=_PROBABILITY, default=0.95, show_default=True, help="Of all bounds jointly.")
-@click.option("--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="Default: one per core.")
+@click.option(
+    "--confidence", type=_PROBABILITY, default=0.95, show_default=True, help="Joint confidence of all bounds."
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    default=os.cpu_count() or 1,
+    help="Number of processes. Default: one per core.",
+)
 @click.option("--plot", "figure", type=click.Path(dir_okay=False, path_type=Path), help="Write a figure of the bounds.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def main(

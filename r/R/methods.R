@@ -29,7 +29,7 @@ summary.gaussmix_ols <- function(object, level = 0.95, ...) {
 print.summary.gaussmix_ols <- function(x, digits = 4, ...) {
   model <- x$model
   for (note in model$notes[nzchar(model$notes)]) cat(escaped(note), "\n", sep = "")
-  if (!model$beats_mean) cat("This model does not beat the mean of the response at this budget.\n")
+  if (!model$beats_mean) cat("At this budget, this model predicts no better than the mean of the response.\n")
   cat("\n", escaped(model$response), ":\n", sep = "")
   table <- x$coefficients
   rownames(table) <- escaped(rownames(table))

@@ -18,7 +18,7 @@ MODELS = [
     gm.DeclaredModel("group ~ x", "logit", None, "c"),
     gm.DeclaredModel("x ~ visits + group", "ols"),
 ]
-NOTE = "The declared outputs are not used: noise hides the model at this budget."
+NOTE = "The outputs of the declared model are not used, because noise dominates its signal at this budget."
 
 
 def table(n, seed):

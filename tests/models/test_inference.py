@@ -287,8 +287,12 @@ def test_a_model_that_does_not_beat_the_mean_predicts_it_and_says_so():
         if not model.summary().noise_dominates:
             continue
         worse += 1
-        assert str(model.summary()).splitlines()[1].startswith("This model does not beat the mean")
-        with pytest.warns(UserWarning, match="does not beat the mean of the response at this budget"):
+        assert (
+            str(model.summary())
+            .splitlines()[1]
+            .startswith("At this budget, this model predicts no better than the mean")
+        )
+        with pytest.warns(UserWarning, match="predicts no better than the mean of the response"):
             found = model.predict(table)
         assert np.ptp(found) == pytest.approx(0.0, abs=1e-9)
         assert len(model.get_prediction(table).predicted_mean) == n

@@ -262,7 +262,7 @@ class LatticeAccount:
         if not self.noise_mu or len(self.noise_mu) != len(self.coordinates):
             raise ArgumentError(
                 "noise_mu and coordinates must have one entry for each release, got "
-                f"{len(self.noise_mu)} and {len(self.coordinates)} entries."
+                f"{len(self.noise_mu)} and {len(self.coordinates)}."
             )
         plain = {  # floats, integers and tuples, also if the values come from JSON or NumPy
             "epsilon": check.positive(finite=True, epsilon=self.epsilon),

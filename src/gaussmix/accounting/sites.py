@@ -149,11 +149,11 @@ class Sites:
         return root_up(self._squared_price * Fraction(account.mu) ** 2)
 
     def outsider_mu(self, account: LatticeAccount) -> float:
-        """Return μ against whoever sees the release only, rounded up."""
+        """Return μ against those who see the release only, rounded up."""
         return round_up(self.sites_per_unit * Fraction(account.mu))
 
     def outsider_epsilon(self, account: LatticeAccount) -> float:
-        """Return ε at the account's δ against whoever sees the release only, rounded up."""
+        """Return ε at the account's δ against those who see the release only, rounded up."""
         within = Fraction(account.delta) - amplification(account.epsilon) * Fraction(account.slack)
         return min(gaussian_epsilon(round_down(within), mu=self.outsider_mu(account)), account.epsilon)
 

@@ -49,7 +49,7 @@ class NoisyBlocks:
 
 @dataclass(frozen=True)
 class PreparedAdaSSP:
-    """AdaSSP with everything settled but the rows.
+    """AdaSSP, ready except for the rows.
 
     Attributes
     ----------

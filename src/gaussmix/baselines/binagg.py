@@ -181,7 +181,7 @@ def estimate(sums: BinSums, intercept: float, correction: Correction = "theorem"
 # Mechanism
 @dataclass(frozen=True)
 class PreparedBinAgg:
-    """BinAgg with everything settled but the rows; ``corners`` are those of the box of features in encoded units."""
+    """BinAgg, ready except for the rows; ``corners`` are those of the box of features in encoded units."""
 
     schema: Schema
     epsilon: float

@@ -69,7 +69,7 @@ LEAST_EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class PreparedObjectivePerturbation:
-    """Objective perturbation with everything settled but the rows.
+    """Objective perturbation, ready except for the rows.
 
     With ``epsilon=inf`` the penalty is 1e-6 and there is no noise.
     """

@@ -58,7 +58,7 @@ class SheffetSketch:
 
 @dataclass(frozen=True)
 class PreparedSheffet:
-    """Sheffet's algorithm with everything settled but the rows."""
+    """Sheffet's algorithm, ready except for the rows."""
 
     schema: Schema
     epsilon: float

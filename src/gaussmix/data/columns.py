@@ -339,7 +339,8 @@ def _levels(levels: object) -> tuple[Any, ...]:
             "For fractional values declare a numeric column, or round to integers."
         )
     if len(set(found)) < len(found):
-        raise DeclarationError("levels must be distinct.")
+        twice = next(level for level in found if found.count(level) > 1)
+        raise DeclarationError(f"levels must not contain duplicates, got {twice!r} twice.")
     if types == {int} and not all(-(2**63) <= level < 2**63 for level in found):
         raise DeclarationError("levels that are integers must fit into 64 bits. Use strings for longer codes.")
     if types == {str}:

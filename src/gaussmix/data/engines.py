@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from gaussmix.data.gram import Summable
-from gaussmix.data.memory import ArrayTable, FrameTable, LazyTable, column_of
+from gaussmix.data.memory import ArrayTable, FrameTable, LazyTable, column_of, not_one_name_per_column
 from gaussmix.data.readers import ahead
 from gaussmix.data.source import (
     FileOrigin,
@@ -464,7 +464,7 @@ class DaskTable(ClusterTable):
             return list(self._data[columns].to_delayed())
         array, names = self._data
         if array.ndim != 2:
-            raise DataError("In (array, names), array must be two-dimensional, with one name per column.")
+            raise not_one_name_per_column(array, list(names))
         check_columns(list(names), columns, "the table")
         return [(block, list(names)) for block in array.rechunk({1: -1}).to_delayed()[:, 0]]
 

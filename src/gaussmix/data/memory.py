@@ -71,7 +71,7 @@ class ArrayTable(Table):
             return {name: data[name] for name in data.dtype.names}
         array, names = data[0], list(data[1])
         if array.ndim != 2 or array.shape[1] != len(names):
-            raise DataError("In (array, names), array must be two-dimensional, with one name per column.")
+            raise not_one_name_per_column(array, names)
         check_columns(names, names, "the array")
         return {name: array[:, j] for j, name in enumerate(names)}
 
@@ -109,6 +109,15 @@ class ArrayTable(Table):
         return self.origins if isinstance(self._data, tuple) and not streamed else (self._data,)
 
 
+def not_one_name_per_column(array: Any, names: Sequence[object]) -> DataError:
+    """Return the error for an array whose columns do not match its names."""
+    found = f"{array.shape[1]} columns" if array.ndim == 2 else f"{array.ndim} dimension(s)"
+    return DataError(
+        "In (array, names), array must be two-dimensional, with one name per column, "
+        f"got {found} and {len(names)} name(s)."
+    )
+
+
 def _as_column(name: object, values: Any) -> Any:
     """Return a typed column, or a list of objects, for which NumPy would infer a common type."""
     if isinstance(values, pa.Array | pa.ChunkedArray | list):
@@ -125,8 +134,10 @@ def _as_column(name: object, values: Any) -> Any:
     elif isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return list(values)
     if not isinstance(values, np.ndarray) or values.ndim not in (1, 2):
+        found = f"{values.ndim} dimensions" if isinstance(values, np.ndarray) else type(values).__name__
         raise DataError(
-            f"Column {name!r} of a dictionary must be a one-dimensional array, or two-dimensional for vectors."
+            f"Column {name!r} of a dictionary must be a one-dimensional array, or two-dimensional for vectors, "
+            f"got {found}."
         )
     return values
 

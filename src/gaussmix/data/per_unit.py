@@ -90,8 +90,8 @@ class Feature:
     column : str or None
         The column, None for `count`.
     by : str or None
-        For `first` and `last`: the column that orders the rows of a unit. Of rows with the same place the one with the
-        smallest (first) or largest (last) value counts.
+        For `first` and `last`: the column that orders the rows of a unit. Among rows with equal values in it, the one
+        with the smallest (first) or largest (last) value counts.
     bounds : (float, float) or None
         For `mean` and `sum`: values are clamped to these bounds and rounded to 2⁻⁵⁰ of the larger one. Their sum is
         then an exact integer, whatever the order of the rows.
@@ -258,8 +258,8 @@ def per_unit(
     unit : str
         The privacy-unit column. The result has it too, as text.
     join : table, optional
-        A table with one row a unit, such as persons beside their visits. All of its columns are in the result, and
-        its units are the units of the result; `count` is 0 for units without rows in ``data``.
+        A table with one row per unit, such as a table of persons if the rows are visits. All of its columns are
+        in the result, and its units are the units of the result; `count` is 0 for units without rows in ``data``.
     reading : ReadOptions, optional
         How the tables are read.
     **features : Feature

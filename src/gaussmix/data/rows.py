@@ -562,6 +562,11 @@ class SummedRows(RowSource):
         raise self._refusal()
 
 
+SCHEMA_REQUIRED = (
+    "schema is required: bounds of numbers and levels of categories, declared without looking at the data. "
+    "`gaussmix schema FILE` writes a template."
+)
+
 ONLY_PER_UNIT = (
     'contribution_bounding="unique" is only for releases of tables made by per_unit. Use "sample" with '
     "max_contributions=1, which ensures one row for each unit."
@@ -608,7 +613,7 @@ def rows_of(
             data.expected_rows(options.expected_rows)
         return SummedRows(data)
     if schema is None:
-        raise ArgumentError("schema is required for a table.")
+        raise ArgumentError(SCHEMA_REQUIRED)
     declared = Schema.of(schema)
     if unit is not None:
         if unit.bounded is None:

@@ -117,7 +117,7 @@ def Date(  # noqa: N802 - declared as the kinds of columns are
     Parameters
     ----------
     lower, upper : date or ISO text
-        Declared bounds, the last one included up to its midnight. Times outside are clipped.
+        Declared bounds, the last one included up to its midnight. Times outside are clamped.
     origin : date or ISO text, optional
         What days are counted from; default: ``lower``.
     weight, missing
@@ -281,22 +281,22 @@ class Schema:
     intercept : float
         Value w₀ of the constant column; 0 for none.
     max_row_norm : float, optional
-        Bound of the whole encoded row's norm; a longer row is multiplied as a whole. Default: what the columns
-        imply, which no row exceeds.
+        Bound on the norm of an encoded row; a row with a larger norm is scaled down as a whole. Default: the bound that
+        the columns imply, which no row exceeds.
     terms : mapping of str to float, or sequence of str
-        What is derived from the columns (:mod:`gaussmix.data.terms`), with weights ``{"poly(age, 2)": 0.5}`` or, for
-        weights of 1, ``["poly(age, 2)", "age:sex"]``. A term that is not declared here cannot be had from the release.
+        Terms derived from the columns (:mod:`gaussmix.data.terms`), with weights ``{"poly(age, 2)": 0.5}`` or, for
+        weights of 1, ``["poly(age, 2)", "age:sex"]``. A term that is not declared here is not available in models.
     only_in_terms : sequence of str
-        Columns that are read for the terms' sake alone, and are not in the release themselves.
+        Columns that are read only for terms and are not themselves released.
     weight : str, optional
         A numeric column, declared from 0 to the largest weight w_max, whose value w multiplies the row by √(w/w_max):
-        sums over rows become weighted sums over w_max. It is not in the release itself.
+        sums over rows become weighted sums divided by w_max. It is not itself released.
 
     Attributes
     ----------
     parts : mapping of str to part
         Parts of the release in the order of the encoded row: columns, then terms, then missing-value indicators.
-        Columns of the table that are no part, since only terms or weights use them, are in ``columns`` alone.
+        Columns that are used only in terms or as weights are not parts; they are in ``columns`` only.
     row_norm : float
         Bound C on the norm of encoded rows: the exact root, rounded up, or ``max_row_norm`` if that is smaller.
     encoded : tuple of EncodedColumn

@@ -49,8 +49,8 @@ class CsvOptions:
     delimiter : str, optional
         Character between fields, such as ``";"``. Default: a comma, in TSV files a tab.
     skip_initial_space : bool
-        Leave out spaces after a delimiter and at the beginning of a line, as in ``a, b``. Without it ``" b"`` is
-        another text than ``"b"``.
+        Leave out spaces after a delimiter and at the beginning of a line, as in ``a, b``. Without it ``" b"`` and
+        ``"b"`` are different texts.
     na_values : tuple of str, optional
         Fields that mean a missing value, in columns of every type; the empty field always does. Default: ``NA``,
         ``NaN``, ``null`` and the like in columns of numbers and booleans, the empty field alone in columns of text.
@@ -110,7 +110,7 @@ class ReadOptions:
     csv : CsvOptions, optional
         How CSV files are written.
     expected_rows : int, optional
-        Raise an error if the table has another number of rows.
+        Raise an error if the table has a different number of rows.
     progress : bool
         Show a progress bar on a terminal. It shows row counts, which are for the curator.
     row_by_row : bool

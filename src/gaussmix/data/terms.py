@@ -715,7 +715,8 @@ def parts_of(
         found[name] = part_of(term, columns, terms[name])
     if not found:
         raise DeclarationError(
-            "At least one column must be released, but all columns are weights or used only in terms."
+            "At least one column must be released, but all columns are weights or used only in terms. Declare another "
+            "column, or remove one from only_in_terms."
         )
     # Where numbers are missing: a column each, of the largest weight among the parts that are the number's alone. Parts
     # of several numbers do not count: where both are missing, both columns would take the place of one product.

@@ -70,7 +70,10 @@ class PoissonRegressor(Named, LinearRegressor, Released):
             raise ArgumentError(f"Poisson regression has one target, got {n_targets}.")
         found = super().schema(n_features, n_targets)
         if np.min(np.asarray((self.bounds_y or (0, 0))[0], dtype=np.float64)) < 0:
-            raise DeclarationError(f"The lower bound of bounds_y must be 0 or above, got {self.bounds_y!r}.")
+            raise DeclarationError(
+                f"The lower bound of bounds_y must be 0 or above, got {self.bounds_y!r}. Declare a lower bound of 0 if "
+                "no value is below it, or use LinearRegression."
+            )
         return found
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> PoissonRegressor:

@@ -450,7 +450,9 @@ class Ledger:
         """Return how many more releases with the cost of the entry numbered ``entry`` fit."""
         reserved, entries, _ = transaction(self._path, contents)
         if not 1 <= entry <= len(entries):
-            raise ArgumentError(f"The ledger has no entry {entry!r}.")
+            raise ArgumentError(
+                f"entry must be the number of one of the {len(entries)} entries of the ledger, got {entry!r}."
+            )
         return remaining_releases(reserved, entries, entries[entry - 1])
 
     @property

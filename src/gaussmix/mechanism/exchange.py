@@ -327,7 +327,7 @@ def answer(
     try:
         asked = strict_json(content)
         if asked["study"] != agreed.hash:
-            raise SiteError(f"{path} belongs to a different study.")
+            raise SiteError(f"{path} belongs to a different study. Pass a request of this study.")
         if not re.fullmatch(r"[0-9a-f]{32}", run := asked["run"]):
             raise ValueError("run must be 32 hexadecimal digits")
         query, schema = _read_query(asked["query"], agreed)

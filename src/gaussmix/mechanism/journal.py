@@ -253,7 +253,7 @@ class Journal:
             declared, self.release = stored["declared"], str(stored["release"])
             self.account = LatticeAccount(**stored["account"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise DamagedError(f"{self.path} is damaged. The release cannot be resumed.") from None
+            raise DamagedError(f"{self.path} is damaged. The release cannot be resumed. Nothing was drawn.") from None
         own = json.loads(json.dumps(self.declared))
         differing = [_WORDS.get(name, name) for name in own if declared.get(name) != own[name]]
         if differing or declared.keys() != own.keys():

@@ -132,9 +132,13 @@ class Keys:
                 certificate = x509.load_pem_x509_certificate(path.read_bytes())
                 names = [part.value for part in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
             except ValueError:
-                raise ArgumentError(f"{path} is not a certificate in PEM format.") from None
+                raise ArgumentError(
+                    f"{path} is not a certificate in PEM format. Obtain the .crt file of site {other} again."
+                ) from None
             if names != [_subject(other, release)]:
-                raise ArgumentError(f"{path} is not the certificate of site {other} for this study.")
+                raise ArgumentError(
+                    f"{path} is not the certificate of site {other} for this study. Obtain its .crt file again."
+                )
             found.append(certificate.public_bytes(serialization.Encoding.DER))
         if len(set(found)) < number:
             raise ArgumentError("Two sites have the same certificate. Each site must make its own key.")

@@ -88,7 +88,7 @@ def generator(random_state: int | np.random.Generator | None = None) -> np.rando
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
         return np.random.default_rng(int(random_state))
     raise ArgumentError(
-        "random_state must be None (secure), an integer >= 0 or a numpy.random.Generator, "
+        "random_state must be None (secure), an integer ≥ 0 or a numpy.random.Generator, "
         f"got {type(random_state).__name__}. Use None for anything that is released."
     )
 

@@ -57,7 +57,7 @@ from gaussmix.data.contributions import UNIQUE, PrivacyUnit
 from gaussmix.data.marginals import MarginalSums, has_marginals
 from gaussmix.data.moments import Moments
 from gaussmix.data.per_unit import UnitTable, WithinTable
-from gaussmix.data.rows import ONLY_PER_UNIT, RowSource, rows_of
+from gaussmix.data.rows import ONLY_PER_UNIT, SCHEMA_REQUIRED, RowSource, rows_of
 from gaussmix.data.sampling import Sample, cached_rows
 from gaussmix.data.schema import FRACTION_BITS, Schema, declared_schema
 from gaussmix.data.source import FileOrigin, ReadOptions, Table
@@ -998,8 +998,8 @@ def release(
         other methods use these outputs when they are called with the same formula. Choose models without looking at the
         data.
     model_share : float
-        Share of μ² for all declared models together, between 0 and 1. It is public and without effect if there are
-        none.
+        Share of μ² for all declared models together, between 0 and 1. It is public, and has no effect without
+        declared models.
     out : path, optional
         Output file in Parquet format. A suffix of another format, such as ``.csv``, is an error. Disk space is
         allocated before the ledger is charged, so that a full disk costs no budget; :meth:`Release.save` cannot
@@ -1022,10 +1022,7 @@ def release(
     elif schema is not None:
         declared = declared_schema(schema, formula=formula, weight=weight)
     else:
-        raise DeclarationError(
-            "schema is required: bounds of numbers and levels of categories, declared without looking at the data. "
-            "`gaussmix schema FILE` writes a template."
-        )
+        raise DeclarationError(SCHEMA_REQUIRED)
     spent = Budget.of(epsilon, delta, budget)
     options = ReadOptions() if reading is None else check.instance(ReadOptions, reading=reading)
     unit = privacy_unit

@@ -260,9 +260,11 @@ timeout
         try:
             text = Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
-            raise MissingFileError(f"{os.fspath(path)} does not exist.") from None
+            raise MissingFileError(f"The file {os.fspath(path)} does not exist.") from None
         except UnicodeDecodeError:
-            raise DeclarationError(f"{os.fspath(path)} is not a TOML file.") from None
+            raise DeclarationError(
+                f"{os.fspath(path)} is not a TOML file. Pass the study file on which all sites have agreed."
+            ) from None
         try:
             return cls.parse(text)
         except DeclarationError as error:
@@ -824,7 +826,7 @@ def run(
     if not agreed.colluding:
         raise ArgumentError(
             "The sites of this study trust a curator (colluding = 0): use gaussmix sites collect and gaussmix sites "
-            "answer, or agree on a study with colluding >= 1."
+            "answer, or agree on a study with colluding ≥ 1."
         )
     number = check.positive_integer(site=site)
     if number > len(agreed.peers):

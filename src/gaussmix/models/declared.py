@@ -208,7 +208,7 @@ def with_note(fitted: GeneralizedLinearModel | RegressionModel, summary: Summary
     return replace(summary, family=replace(summary.family, notes=(*summary.family.notes, _NOT_USED)))
 
 
-_NOT_USED = "The declared outputs are not used: noise hides the model at this budget."
+_NOT_USED = "The outputs of the declared model are not used, because noise dominates its signal at this budget."
 _FAILURES = (ArithmeticError, LookupError, ValueError)  # errors of the library and of linear algebra among them
 
 

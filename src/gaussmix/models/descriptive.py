@@ -104,7 +104,8 @@ CODED = (
     "Statistics describe the table with numbers coded to their thresholds ({}); intervals account for privacy noise."
 )
 OF_MODELS = (
-    "Statistics describe the rows that models read, not the declared table: {}. Intervals account for privacy noise."
+    "Statistics describe the table that models are fitted to, not the declared table: {}. Intervals account for "
+    "privacy noise."
 )
 INTERPOLATED = "Quantiles are interpolated within histogram cells; their intervals end at edges of cells."
 BOUNDED = "Contributions are bounded: rows of a privacy unit with more rows than max_contributions have less weight."
@@ -419,7 +420,7 @@ class Correlations:
     names : tuple of str
         Of the encoded columns: levels are 0/1 columns of their own.
     values, std_errors : arrays (p, p)
-        Correlations, and standard deviations of their noise; NaN where a column's variance drowns in it.
+        Correlations, and standard deviations of their noise; NaN where noise dominates the variance of a column.
     given : tuple of str
         Columns that are held fixed.
     """
@@ -748,7 +749,8 @@ class Anova(_Tabular):
     degrees : tuple of float
         A - 1, and n - A with the noisy number of rows.
     statistic, p_value : float
-        F with the noise in its denominator; NaN where the noise hides levels, or rows have weights.
+        F with the noise in its denominator; NaN where counts or variances are not significantly positive, or rows have
+        weights.
     eta_squared : float
         between/(between + within).
     privacy_share : float

@@ -164,7 +164,7 @@ DISTRIBUTION_COLUMN = {
         ' The column "distribution" is the standard error that this assumption adds: at least half of the sampling '
         "standard error."
     ),
-    OF_STEPS: ' The column "distribution" is the standard error that stands for what further steps would change.',
+    OF_STEPS: ' The column "distribution" is the change that a third step would make, taken as a standard error.',
 }
 """What the column of a summary is, by the note that it belongs to. Other tables have no such column."""
 

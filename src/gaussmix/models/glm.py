@@ -436,7 +436,7 @@ def margins_table(found: Fit, summary: Summary, family: Family, *, dummy: bool, 
     r"""Return average marginal effects, with the delta method: E[h'(η)]β_j moves by E[h']dβ_j + β_j E[h'' xᵀ]dθ."""
     mean, problem, T = family.mean, found.problems[0], found.to_user
     if mean is None:
-        raise ArgumentError("Marginal effects are not implemented for models of several classes.")
+        raise ArgumentError("get_margeff is not available for models of several classes.")
     own, X, eta = summary._coefficients, found.rows.X, found.eta[:, 0]
     beta = T @ found.theta[0]
     weights, rows = found.rows.weights, []
@@ -567,7 +567,10 @@ class MultinomialModel(FittedClasses):
         found = self.summary()
         own = next(iter(found.values()))
         if own._problem.coding is None or not len(present):
-            raise ArgumentError("No class has a count that is significantly above zero at this budget.")
+            raise ArgumentError(
+                "No class has a count that is significantly above zero at this budget. Use a larger epsilon or more "
+                "rows."
+            )
         features = features_of(self.statistic.schema, own._problem.coding, data)
         eta = np.full((len(features), len(self.classes)), -np.inf)
         for k in present:  # the default reference is the first of them

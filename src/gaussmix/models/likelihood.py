@@ -513,7 +513,10 @@ def _unidentified(
     level = _log_likelihood(model.family, rows, theta, theta)
     notes = model.family.notes
     if model.exposure is not None:
-        notes = (*notes, f"A rate requires that noise hides neither the constant nor the exposure {model.exposure}.")
+        notes = (
+            *notes,
+            f"No coefficient is identified: noise dominates the constant or the exposure {model.exposure}.",
+        )
     return Fit(
         family=replace(model.family, notes=notes),
         problems=problems,

@@ -179,7 +179,7 @@ def row_weights(statistic: Transcript, data: Any) -> Floats:
         if unit.contribution_bounding == "sample" and (np.bincount(owner) > unit.max_contributions).any():
             raise ArgumentError(
                 "Weights cannot be computed for a release that samples rows of privacy units, because the sample is "
-                "secret. Use contribution_bounding='scale'."
+                "secret. They are available for releases with contribution_bounding='scale'."
             )
         total = np.asarray(np.bincount(owner, weights=total)[owner], dtype=np.float64)
     weights[np.concatenate(read)] = np.concatenate(declared) / np.maximum(total, 1.0)
@@ -255,9 +255,9 @@ class RegressionModel(FittedModel):
     def predict(self, data: Any) -> Floats:
         """Return predictions for a table with the model's columns, clamped to the declared bounds of the response.
 
-        They are computed from ``params``; coefficients that are not identified count as 0. If the model does not beat
-        the mean of the response at this budget, the mean is returned with a warning. Values of the table are clamped
-        as in the release.
+        They are computed from ``params``; coefficients that are not identified count as 0. If, at this budget, the
+        model predicts no better than the mean of the response, the mean is returned with a warning. Values of the
+        table are clamped as in the release.
         """
         own = self._table
         if own.noise_dominates:

@@ -45,7 +45,7 @@ ALSO_STANDS_FOR = "†"
 """Mark of coefficients that also absorb the effect of a column that was left out."""
 
 WITH_WEIGHTS = ", with the row weights that Release.weights returns; the unweighted fit may lie outside"
-NO_BETTER = "This model does not beat the mean of the response at this budget."
+NO_BETTER = "At this budget, this model predicts no better than the mean of the response."
 ONLY_INTERCEPT = "Only the intercept is identified at this budget: all other columns were left out."
 NOTHING = "No coefficient is identified at this budget."
 RESPONSE_CODED = (

@@ -613,7 +613,7 @@ def sample_size(
     if problem.weighted and cov_type == "nonrobust":
         raise ArgumentError(
             'estimand="population" is not available for weighted rows, because the release does not contain the sum of '
-            'squared weights. Use estimand="table", the coefficients of the weighted table.'
+            'squared weights. Use estimand="table", or declare the model before the release (models=).'
         )
     if cov_type == "nonrobust":
         problem.noisy.check_independent(

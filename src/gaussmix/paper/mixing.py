@@ -225,7 +225,7 @@ def _generator(rng: int | np.random.Generator | None) -> np.random.Generator:
         return generator(rng)
     except ArgumentError:
         raise ArgumentError(
-            f"rng must be None (secure), an integer >= 0 or a numpy.random.Generator, got {type(rng).__name__}. Use "
+            f"rng must be None (secure), an integer ≥ 0 or a numpy.random.Generator, got {type(rng).__name__}. Use "
             "None for anything that is released."
         ) from None
 

@@ -533,11 +533,13 @@ def check_signature(content: bytes, path: str | Path, key: str | Path | bytes) -
 
     signature = _beside(path)
     if not signature.is_file():
-        raise DamagedError(f"{path} is not signed: {signature} does not exist.")
+        raise DamagedError(f"{path} is not signed: {signature} does not exist. Obtain it from the publisher.")
     try:
         public.verify(signature.read_bytes(), content)
     except InvalidSignature:
-        raise DamagedError(f"{path} does not match its signature, or was signed with another key.") from None
+        raise DamagedError(
+            f"{path} does not match its signature, or was signed with another key. Obtain the file and the key again."
+        ) from None
 
 
 def _beside(path: str | Path) -> Path:

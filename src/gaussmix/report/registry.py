@@ -159,8 +159,8 @@ def _model(certificate: Certificate) -> dict[str, str]:
     words = "; ".join(certificate.site_words)
     return {
         "model_name": "Federated",
-        "model_name_details": "Each site holds its own rows and adds its share of the noise; only totals over all "
-        f"sites are opened, by secret sharing. Guarantees (epsilon, delta) {words}.",
+        "model_name_details": "Each site holds its own rows and adds its share of the noise; only noisy totals over "
+        f"all sites are revealed, by secret sharing. Guarantees (epsilon, delta) {words}.",
     }
 
 

@@ -168,7 +168,7 @@ def _trust(certificate: Certificate) -> tuple[str, str]:
     """Return who holds the rows; for several sites, also the two guarantees."""
     if certificate.sites is None:
         return "central: one trusted curator holds the rows", ""
-    return "federated: each site holds its own rows, and only noisy totals are opened", "; ".join(
+    return "federated: each site holds its own rows, and only noisy totals are revealed", "; ".join(
         certificate.site_words
     )
 

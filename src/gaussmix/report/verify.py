@@ -39,7 +39,7 @@ class Verdict:
         None  # at the certified ε, recomputed and rounded up; for sites, if t of them collude
     )
     release: str = ""  # random identifier
-    outsider_epsilon: float | None = None  # of several sites: against whoever sees the release only
+    outsider_epsilon: float | None = None  # of several sites: against those who see the release only
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sentence", plain(self.sentence))

@@ -18,7 +18,7 @@ function showModel(release, model, notIdentified) {
   const { coefficients, summary, scale, name } = model, ratio = FAMILIES[scale]?.ratio;
   const lost = coefficients.filter((row) => !row.identified), unknown = lost.length, known = coefficients.length - unknown;
   const words = release.estimated_on ? [release.estimated_on] : [];
-  if (summary.dominated && known > 1) words.push("This model does not beat the mean of the response at this budget.");
+  if (summary.dominated && known > 1) words.push("At this budget, this model predicts no better than the mean of the response.");
   words.push(`${known} of ${coefficients.length} coefficients are identified at this budget.`);
   if (unknown) words.push("The others are left out; the model contains only the identified columns.");
   if (ratio) words.push(...aboutLikelihood(release, model));
