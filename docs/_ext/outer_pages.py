@@ -17,7 +17,8 @@ def lead_inside(app: Sphinx, name: str, source: list[str]) -> None:
     """Rewrite such links when a page is read; on the disk they stay as they are."""
     up = "../" * name.count("/")
     for outside, page in PAGES.items():
-        source[0] = source[0].replace(f"](../{up}{outside})", f"]({up}{page})")
+        for end in (")", "#"):  # the link ends here, or goes on with a heading
+            source[0] = source[0].replace(f"](../{up}{outside}{end}", f"]({up}{page}{end}")
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

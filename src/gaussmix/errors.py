@@ -75,7 +75,7 @@ class DeclarationError(ArgumentError):
 
 
 class BudgetUnmetError(ArgumentError):
-    """No supported noise meets the budget. No budget was spent."""
+    """No supported noise meets the budget. No budget was spent, unless `gaussmix.propose_bounds` found nothing."""
 
 
 class MissingPackageError(GaussmixError, ImportError):

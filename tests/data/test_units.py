@@ -161,5 +161,5 @@ def test_half_ranges_are_those_of_all_corners(plain):
 
 
 def test_counts_need_an_intercept():
-    with pytest.raises(ArgumentError, match="require a release with an intercept column"):
+    with pytest.raises(ArgumentError, match="require a release with an intercept"):
         gm.Schema.of(COLUMNS, intercept=0.0).units.one  # noqa: B018

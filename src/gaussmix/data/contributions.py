@@ -213,7 +213,9 @@ def unit_texts(name: str, array: pa.Array) -> pa.LargeStringArray:
         if np.isnan(values).any():
             raise _missing(name)
         if not ((np.trunc(values) == values) & (np.abs(values) < _EXACT)).all():
-            raise DataError(f"Privacy-unit column {name!r} must hold text or integers, but has fractional numbers.")
+            raise DataError(
+                f"Privacy-unit column {name!r} must hold text or integers, but has fractional numbers. Cast it to text."
+            )
         array = pa.array(values.astype(np.int64))
     elif pa.types.is_decimal(kind) and kind.scale == 0:
         array = pc.cast(array, pa.string())

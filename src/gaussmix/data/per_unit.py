@@ -115,7 +115,7 @@ class Feature:
                     f"bounds must be a pair of numbers (lower, upper), got {self.bounds!r}."
                 ) from None
             if not lower < upper:
-                raise ArgumentError(f"bounds must be increasing, got {self.bounds!r}.")
+                raise ArgumentError(f"bounds must be (lower, upper) with lower < upper, got {self.bounds!r}.")
             if not _SMALLEST <= builtins.max(abs(lower), abs(upper)) <= 1 / _SMALLEST:
                 raise ArgumentError(f"bounds must be finite, and one of them at least 1e-270, got {self.bounds!r}.")
             object.__setattr__(self, "bounds", (lower, upper))

@@ -350,7 +350,7 @@ class Table:
                         elif kind not in (before, "nothing"):
                             raise DataTypeError(
                                 f"Column {column.name!r} changes its type from {before} to {kind} in {where}. The "
-                                "column must have the same type in all parts of the table."
+                                "column must have the same type in all parts of the table. Cast it."
                             )
                 rows += batch.num_rows
                 batch = _plain(batch)

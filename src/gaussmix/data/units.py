@@ -80,7 +80,7 @@ class Units:
     def one(self) -> Floats:
         """The combination that is 1 in every row, shape (m,)."""
         if self.constant is None:
-            raise ArgumentError("Means and counts require a release with an intercept column.")
+            raise ArgumentError("Means and counts require a release with an intercept.")
         found = np.zeros(len(self.scales))
         found[self.constant] = self.scales[self.constant]
         return found

@@ -204,7 +204,7 @@ def resolved(path: str | os.PathLike[str]) -> Place:
     if not found.parent.is_dir():
         raise MissingFileError(f"The ledger's directory {found.parent} does not exist. Create it first.")
     if found.is_dir():
-        raise LedgerError(f"{found} is a directory, not a ledger.")
+        raise LedgerError(f"{found} is a directory, not a ledger. Pass the path of a file.")
     return found
 
 
@@ -301,7 +301,7 @@ def _check_format(connection: Statements, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
-        raise LedgerError(f"{path} is not a gaussmix ledger.")
+        raise LedgerError(f"{path} is not a gaussmix ledger. Pass the path of a ledger.")
     if version != FORMAT:
         raise LedgerError(
             f"{other_format(path, version, FORMAT)} Do not create a new ledger for the same rows: "
@@ -406,7 +406,7 @@ def _translated(path: Place) -> Iterator[None]:
         if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
             raise MissingFileError(f"The ledger {path} no longer exists. Nothing was recorded.") from error
         if code == sqlite3.SQLITE_NOTADB:
-            raise LedgerError(f"{path} is not a gaussmix ledger.") from error
+            raise LedgerError(f"{path} is not a gaussmix ledger. Pass the path of a ledger.") from error
         if code in _BUSY:
             raise LedgerError(
                 f"{path} was locked by another process for {BUSY_SECONDS:g} seconds. Nothing was recorded. Try again."

@@ -459,7 +459,10 @@ class Mesh:
         self._expect(set(self._links))
         shares = await runtime.input([field(value) for value in values])
         if any(len(shared) != len(values) for shared in shares):
-            raise SiteError(f"Another site sent a different number of values while {self._doing}.")
+            raise SiteError(
+                f"Another site sent a different number of values while {self._doing}. Use the same version of gaussmix "
+                "at all sites."
+            )
         totals = [sum(column[1:], column[0]) for column in zip(*shares, strict=True)]
         opened = await runtime.output(totals)
         self._awaited = set()

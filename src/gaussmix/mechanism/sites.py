@@ -186,9 +186,10 @@ class Study:
         check.positive_integer(passes=self.passes)
         for name in (self.name, *(peer.name for peer in self.peers)):
             check.text(name=name)
-        names, places = {peer.name for peer in self.peers}, {(peer.host, peer.port) for peer in self.peers}
-        if min(len(names), len(places)) < len(self.peers):
-            raise ArgumentError("Sites must have different names and addresses.")
+        for given in ([peer.name for peer in self.peers], [f"{peer.host}:{peer.port}" for peer in self.peers]):
+            if len(set(given)) < len(given):
+                twice = next(item for item in given if given.count(item) > 1)
+                raise ArgumentError(f"Sites must have different names and addresses, got {twice!r} twice.")
         if self.privacy_unit is not None:
             self.privacy_unit.check_schema(self.schema)
             if self.privacy_unit.bounded is None:

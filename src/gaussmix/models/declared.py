@@ -160,7 +160,7 @@ class _Resolved:
         """The model as the release computes it without steps."""
         response, predictors = response_and_predictors(self.model.formula, None)
         if not self.statistic.schema.intercept:
-            raise ArgumentError("Declared models require a release with an intercept column.")
+            raise ArgumentError("Declared models require a release with an intercept.")
         if self.model.is_linear:
             if self.model.exposure is not None or self.model.level is not None:
                 raise ArgumentError(
@@ -508,7 +508,7 @@ class _Drawn:
 def _coding(problem: Problem) -> Floats:
     """Return the features of a problem as sums of encoded columns."""
     if problem.coding is None:
-        raise ArgumentError("Declared models require a release with an intercept column.")
+        raise ArgumentError("Declared models require a release with an intercept.")
     return problem.coding.rows
 
 

@@ -595,7 +595,7 @@ def fit_glm(
     features = feature_indices(schema, responses if predictors is None else [response], predictors)
     columns = tuple(schema.names[i] for i in features if schema.encoded[i].source is not None)
     if not schema.intercept:
-        raise ArgumentError(f"{family.name} requires a release with an intercept column.")
+        raise ArgumentError(f"{family.name} requires a release with an intercept.")
     found = GeneralizedLinearModel(
         response, columns, statistic, family, level, _exposure(schema, exposure, response, columns)
     )
@@ -614,7 +614,7 @@ def fit_multinomial(statistic: Transcript, response: str, predictors: Sequence[s
             "for two classes, ols for numbers."
         )
     if not schema.intercept:
-        raise ArgumentError("mnlogit requires a release with an intercept column.")
+        raise ArgumentError("mnlogit requires a release with an intercept.")
     features = feature_indices(schema, [response], predictors)
     columns = tuple(schema.names[i] for i in features if schema.encoded[i].source is not None)
     return MultinomialModel(response, labels_of(column), columns, statistic)

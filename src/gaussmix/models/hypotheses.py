@@ -97,7 +97,9 @@ def linear_hypotheses(
     if not isinstance(given, str) and not (len(np.atleast_1d(given)) and isinstance(np.atleast_1d(given)[0], str)):
         R = np.atleast_2d(np.asarray(given, dtype=np.float64))
         if R.ndim != 2 or R.shape[1] != d or not np.isfinite(R).all():
-            raise ArgumentError(f"A matrix of hypotheses must be finite with {d} columns, one per coefficient.")
+            raise ArgumentError(
+                f"A matrix of hypotheses must be finite with {d} columns, one per coefficient, got the shape {R.shape}."
+            )
         return R, np.zeros(len(R)), tuple(f"row {i}" for i in range(len(R)))
     groups = groups or {}
     found: list[tuple[Floats, float, str]] = []

@@ -607,7 +607,7 @@ class _Linear:
 
 def _coding(model: Model, problem: Problem) -> Coding:
     if problem.coding is None or not problem.intercept:
-        raise ArgumentError(f"{model.family.name} requires a release with an intercept column.")
+        raise ArgumentError(f"{model.family.name} requires a release with an intercept.")
     return problem.coding
 
 

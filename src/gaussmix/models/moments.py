@@ -90,7 +90,7 @@ def second_moments(noisy: NoisyMoment, schema: Schema, coding: Coding) -> Second
 def features(noisy: NoisyMoment, schema: Schema, reference: Reference | None = None) -> tuple[NoisyMoment, Coding]:
     """Return the second moment of all columns without reference levels, the intercept first."""
     if not schema.intercept:
-        raise ArgumentError("Means and covariances require a release with an intercept column.")
+        raise ArgumentError("Means and covariances require a release with an intercept.")
     coding = Coding.of(schema, list(schema.parts), reference=reference, noisy=noisy)
     return noisy.mapped(coding.rows), coding
 
