@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-__all__ = ["csv_cell", "json_text", "plain"]
+__all__ = ["csv_cell", "json_text", "plain", "six_digits"]
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """C0 and C1 controls, DEL, line and paragraph separators, and bidirectional formatting characters."""
@@ -32,6 +32,15 @@ def json_text(content: Any) -> str:
     """Return indented JSON in which control characters within strings are escaped."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     return _CONTROL.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
+def six_digits(value: float) -> str:
+    """Format a number with six significant digits and separated thousands, without an exponent if it has one below 15.
+
+    >>> six_digits(3300000.0), six_digits(12345.67), six_digits(16.6), six_digits(0.25)
+    ('3,300,000', '12,345.7', '16.6', '0.25')
+    """
+    return f"{float(f'{value:.6g}'):,.15g}"
 
 
 def csv_cell(value: object) -> object:

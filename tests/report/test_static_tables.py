@@ -21,6 +21,11 @@ def found(private):
     return static_tables(private, "cost", alpha=0.1)
 
 
+def within_the_interval(text, value, low, high):
+    """Whether a number is rounded by at most 5 % of the width of its interval."""
+    return abs(float(text.replace(",", "")) - value) <= 0.05 * (high - low)
+
+
 def test_the_description_has_the_numbers_of_the_library(private, found):
     expected = private.describe(alpha=0.1).columns
     assert [row[:2] for row in found.description.rows] == list(
@@ -29,18 +34,32 @@ def test_the_description_has_the_numbers_of_the_library(private, found):
     assert found.description.head[-1] == "90 % interval"
     numbers = (expected[name] for name in ("estimate", "conf.low", "conf.high"))
     for row, estimate, low, high in zip(found.description.rows, *numbers, strict=True):
-        count = row[1] == "count"
-        assert row[2] == (f"{estimate:,.0f}" if count else f"{estimate:.4g}")
-        assert row[4] == (f"{low:,.0f} to {high:,.0f}" if count else f"{low:.4g} to {high:.4g}")
+        if row[1] == "count":
+            assert (row[2], row[4]) == (f"{estimate:,.0f}", f"{low:,.0f} to {high:,.0f}")
+            continue
+        for text, value in zip((row[2], *row[4].split(" to ")), (estimate, low, high), strict=True):
+            assert within_the_interval(text, value, low, high), row
     assert any("describe the declared table" in note for note in found.description.notes)
+
+
+def test_the_ends_of_a_short_interval_differ():
+    years = {"year": np.random.default_rng(0).integers(1950, 2000, 20_000)}
+    private = gm.release(years, {"year": [1890, 2010]}, epsilon=1, delta=1e-6, random_state=0)
+    rows = {row[1]: row for row in static_tables(private, None, alpha=0.05).description.rows}
+    low, high = rows["mean"][4].split(" to ")
+    assert 0 < float(high) - float(low) < 2
+    assert rows["count"][2].startswith(("19,", "20,"))
+    [rows_in_text] = [line for line in private.describe().as_text().splitlines() if line.startswith("(rows)")]
+    assert rows["count"][2] in rows_in_text.split()
 
 
 def test_means_are_of_the_response_within_levels(private, found):
     expected = private.means("cost", "region", alpha=0.1).columns
     shown = {row[0]: row[1:] for row in found.means.rows}
     for label, mean, low, high in zip(*(expected[k] for k in ("region", "mean", "conf.low", "conf.high")), strict=True):
-        assert shown[f"region={label}"][0] == f"{mean:.4g}"
-        assert shown[f"region={label}"][2] == f"{low:.4g} to {high:.4g}"
+        ends = shown[f"region={label}"][2].split(" to ")
+        for text, value in zip((shown[f"region={label}"][0], *ends), (mean, low, high), strict=True):
+            assert within_the_interval(text, value, low, high), label
     assert set(shown) == {"sex=f", "sex=m", "smoker=false", "smoker=true", *(f"region={r}" for r in expected["region"])}
     assert static_tables(private, "sex", alpha=0.05).means is None  # a category has no mean
     assert static_tables(private, None, alpha=0.05).means is None

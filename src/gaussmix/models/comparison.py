@@ -29,7 +29,7 @@ class Comparison(ResultTable):
 
     def as_latex(self) -> str:
         """Return a LaTeX tabular with notes."""
-        return in_latex(list(self.columns), self._cells(), self.notes, footnotes=True)
+        return in_latex(list(self.columns), self.cells(), self.notes, footnotes=True)
 
 
 def compare(

@@ -45,7 +45,7 @@ import scipy.linalg
 from scipy import stats
 
 from gaussmix import _validation as check
-from gaussmix._text import plain
+from gaussmix._text import plain, six_digits
 from gaussmix._types import Floats
 from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.data.schema import Schema
@@ -115,7 +115,9 @@ WEIGHTED = "Rows are weighted: counts and totals are sums of weights, and other 
 def notes_of(release: Release, *, of_models: bool = False) -> tuple[str, ...]:
     """Return what a table is about; why there is no guarantee comes first."""
     statistic = release.statistic
-    thresholds = ", ".join(f"{name} to [{low:,g}, {high:,g}]" for name, (low, high) in release.thresholds.items())
+    thresholds = ", ".join(
+        f"{name} to [{six_digits(low)}, {six_digits(high)}]" for name, (low, high) in release.thresholds.items()
+    )
     noisy = statistic.noisy if of_models else first_pass(statistic)
     changes = [f"numbers are coded to thresholds ({thresholds})"] * bool(thresholds)
     if noisy.clipping_loss is not None:
@@ -233,7 +235,7 @@ def _number_rows(release: Release, counts: RowCounts, name: str, z: float) -> li
         for side, threshold in zip(("low", "high"), release.thresholds[name], strict=True):
             if threshold not in (edges[0], edges[-1]):
                 share = marginals.share_beyond(name, threshold, above=side == "high", z=z)
-                rows.append((name, f"share {'above' if side == 'high' else 'below'} {threshold:,.6g}", *share))
+                rows.append((name, f"share {'above' if side == 'high' else 'below'} {six_digits(threshold)}", *share))
     return rows
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "to_error",
     "void_first",
     "void_mark",
+    "with_commas",
 ]
 
 NOT_IDENTIFIED = "not identified at this budget"
@@ -78,6 +79,17 @@ def to_error(value: float, error: float) -> str:
     if decimals > 7 or size >= 1e15:
         return f"{value:.{max(math.floor(math.log10(size)) + decimals, 0)}e}"
     return f"{rounded:.{max(decimals, 0)}f}"
+
+
+def with_commas(text: str) -> str:
+    """Separate thousands in the text of a number of 10,000 or more.
+
+    >>> with_commas("23962"), with_commas("-12345.67"), with_commas("1976.07"), with_commas("1e+07")
+    ('23,962', '-12,345.67', '1976.07', '1e+07')
+    """
+    whole, point, decimals = text.partition(".")
+    large = whole.removeprefix("-").isdigit() and abs(int(whole)) >= 10_000
+    return f"{int(whole):,}{point}{decimals}" if large else text
 
 
 def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:

@@ -43,6 +43,7 @@ from gaussmix.models.rendering import (
     notes,
     to_error,
     void_mark,
+    with_commas,
 )
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.noisy import ClippingLoss
@@ -126,19 +127,19 @@ class ResultTable:
 
     def as_text(self) -> str:
         """Return the table as text for a terminal."""
-        return in_columns(self.title, [list(self.columns), *self._cells()], self.notes)
+        return in_columns(self.title, [list(self.columns), *self.cells()], self.notes)
 
     def as_latex(self) -> str:
         """Return a LaTeX tabular."""
-        return in_latex(list(self.columns), self._cells(), self.notes)
+        return in_latex(list(self.columns), self.cells(), self.notes)
 
     def as_html(self) -> str:
         """Return an HTML table with notes."""
-        return in_html(self.title, self.columns, self._cells(), self.notes)
+        return in_html(self.title, self.columns, self.cells(), self.notes)
 
     _repr_html_ = as_html
 
-    def _cells(self) -> list[list[str]]:
+    def cells(self) -> list[list[str]]:
         """Format cells with four digits, or with enough digits that the ends of an interval differ in two."""
         found = []
         for row in self.rows():
@@ -147,7 +148,7 @@ class ResultTable:
             cells = []
             for name, value in row.items():
                 measured = error > 0 and isinstance(value, float) and not _unknown(value) and name not in _NOT_MEASURED
-                cells.append(to_error(value, error) if measured else _cell(value))
+                cells.append(with_commas(to_error(value, error)) if measured else _cell(value))
             found.append(cells)
         return found
 

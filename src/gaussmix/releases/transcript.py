@@ -43,6 +43,7 @@ import scipy.linalg
 from scipy import special
 
 from gaussmix import _validation as check
+from gaussmix._text import six_digits
 from gaussmix._types import Floats
 from gaussmix.data.columns import Numeric, Vector
 from gaussmix.data.contributions import PrivacyUnit
@@ -156,7 +157,7 @@ class Transcript:
             column, ends = cast(Numeric, self.declared.columns[name]), []
             for end, bound, above in ((lower, column.lower, False), (upper, column.upper, True)):
                 if end != bound:
-                    ends.append(f"at {'most' if above else 'least'} {end:,.6g}")
+                    ends.append(f"at {'most' if above else 'least'} {six_digits(end)}")
                     if self.marginals is not None:
                         _, _, low, high = self.marginals.share_beyond(name, end, above=above)
                         ends[-1] += f" ({share_words(low, high, of='rows')})"

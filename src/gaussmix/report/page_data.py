@@ -394,11 +394,11 @@ def static_tables(release: Release, response: str | None, *, alpha: float) -> St
 def _description(release: Release, shown: Sequence[str], alpha: float) -> StaticTable:
     found = release.describe(shown, alpha=alpha)
     rows = []
-    for row in found.rows():
+    for row, (_, _, shown, _, *ends) in zip(found.rows(), found.cells(), strict=True):
         term, statistic, estimate, error, low, high, *_ = row.values()
-        count = statistic == "count"
-        ends = f"{low:,.0f} to {high:,.0f}" if count else _range(low, high)
-        rows.append((term, statistic, f"{estimate:,.0f}" if count else _digits(estimate), _digits(error, 3), ends))
+        if statistic == "count":
+            shown, ends = f"{estimate:,.0f}", [f"{low:,.0f}", f"{high:,.0f}"]
+        rows.append((term, statistic, shown, _digits(error, 3), _range(low, high, ends)))
     head = ("Column", "Statistic", "Estimate", "Std. error", _level(alpha))
     return StaticTable("Columns of the declared table", head, tuple(rows), found.notes)
 
@@ -410,10 +410,10 @@ def _means(release: Release, response: str | None, classes: Sequence[str], alpha
         return None
     rows, unbounded = [], False
     for name in by:
-        for label, mean, error, low, high in zip(
-            *release.means(response, name, alpha=alpha).columns.values(), strict=True
-        ):
-            rows.append((f"{name}={label}", _digits(mean), _digits(error, 3), _range(low, high)))
+        found = release.means(response, name, alpha=alpha)
+        for row, (label, mean, _, *ends) in zip(found.rows(), found.cells(), strict=True):
+            low, high = row["conf.low"], row["conf.high"]
+            rows.append((f"{name}={label}", mean, _digits(row["std.error"], 3), _range(low, high, ends)))
             unbounded |= not math.isfinite(low)
     words = ("An interval is unbounded where the number of rows of a level cannot be distinguished from 0.",)
     head = ("Level", f"Mean of {response}", "Std. error", _level(alpha))
@@ -466,5 +466,6 @@ def _digits(value: float, many: int = 4) -> str:
     return "" if math.isnan(value) else f"{value:.{many}g}"
 
 
-def _range(low: float, high: float) -> str:
-    return f"{low:.4g} to {high:.4g}" if math.isfinite(low) and math.isfinite(high) else "unbounded"
+def _range(low: float, high: float, ends: Sequence[str]) -> str:
+    """Return the formatted ends of an interval, if both are finite."""
+    return " to ".join(ends) if math.isfinite(low) and math.isfinite(high) else "unbounded"

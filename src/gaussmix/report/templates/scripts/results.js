@@ -2,7 +2,7 @@
 const MOST = 200; // maximum number of coefficients
 const MOST_RATIO = 1e6; // larger odds and rate ratios, and smaller ones than its inverse, are not printed
 
-// The interpretation of a coefficient, and the declared range of its predictor.
+// The interpretation of a coefficient, and the range of its predictor: the declared bounds, or thresholds of top-coding.
 function meaning(release, { problem }, { source }) {
   if (source === null) return { words: "where predictors are 0 or at their reference levels", span: null };
   const { kind, lower, upper, origin } = release.part.get(source), from = problem.references.get(source);
@@ -10,8 +10,8 @@ function meaning(release, { problem }, { source }) {
   if (kind === "categorical") return { words: from ? `versus ${from}` : "of this level", span: 1 };
   if (kind === "missing") return { words: "missing versus the middle of its bounds", span: null };
   if (kind !== "numeric") return { words: "per unit", span: null };
-  const since = origin ? ` days since ${origin}` : "";
-  return { words: `per ${origin ? "day" : "unit"}, ${lower} to ${upper}${since}`, span: upper - lower };
+  const since = origin ? ` days since ${origin}` : "", short = (end) => String(Number(end.toPrecision(6)));
+  return { words: `per ${origin ? "day" : "unit"}, ${short(lower)} to ${short(upper)}${since}`, span: upper - lower };
 }
 
 function showModel(release, model, notIdentified) {
@@ -36,7 +36,7 @@ function showModel(release, model, notIdentified) {
   byId("coefficients-caption").replaceChildren(isolated(`${name} on ${predictors.join(", ") || "a constant"}`));
   const level = `${percent(1 - model.alpha)} interval`;
   const head = ratio ? ["Coefficient", capital(ratio), level, "Logarithm", "Std. error", "p", "Meaning"]
-    : ["Coefficient", "Per unit", level, "Std. error", "Across the declared range", "p", "Meaning"];
+    : ["Coefficient", "Per unit", level, "Std. error", "Across the range", "p", "Meaning"];
   const className = (i) => (i === 0 ? "" : i < 6 ? "number" : "words");
   byId("coefficients").tHead.replaceChildren(make("tr", {}, ...head.map((text, i) => (
     make("th", { scope: "col", className: className(i), textContent: text })
