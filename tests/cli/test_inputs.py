@@ -132,3 +132,16 @@ def test_standard_input_is_asked_for_as_it_is(folder):
     assert 'Give "-" once' in run("release", "-", "-", *out, input=b"", code=2).stderr
     assert "--format applies to standard input" in run("release", "t.csv", "--format", "csv", *out, code=2).stderr
     assert "--query requires exactly one source" in run("release", "-", "--query", "FROM x", *out, code=2).stderr
+
+
+def test_check_counts_single_rows(folder):
+    x = np.linspace(0, 1, 30_000)
+    x[7] = np.nan
+    pq.write_table(pa.table({"x": x, "g": np.repeat(["a", "b", "c"], [14_000, 13_000, 3_000])}), "t.parquet")
+    (folder / "s.json").write_text(json.dumps({"x": {"lower": 0, "upper": 1, "missing": "drop-row"}, "g": ["a", "b"]}))
+    said = run("check", "t.parquet", "-s", "s.json").stdout
+    assert "30,000 rows, 1 (<0.01 %) dropped" in said
+    assert "3,000 (10.00 %)" in said
+    pq.write_table(TABLE, "t.parquet")
+    (folder / "s.json").write_text(json.dumps(SCHEMA))
+    assert "500 rows, none dropped" in run("check", "t.parquet", "-s", "s.json").stdout

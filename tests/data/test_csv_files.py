@@ -264,3 +264,16 @@ def test_no_value_hides_behind_an_error(tmp_path):
     error = caught.value
     assert error.__cause__ is None
     assert error.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,s\n1,M\xfcller\n".encode("latin-1"), r"'s' of .*t\.csv is not in the encoding UTF-8"),
+        ("a;s\n0,5;x\n", r"'a' of .*t\.csv must hold numbers \(with decimal points"),
+    ],
+)
+def test_the_encoding_and_the_decimal_point_are_named(tmp_path, text, words):
+    delimiter = ";" if ";" in str(text) else ","
+    with pytest.raises(gm.errors.DataError, match=words):
+        rows(written(tmp_path, text), delimiter=delimiter)

@@ -294,3 +294,8 @@ def test_sums_of_columns_are_read_without_formulaic(side, monkeypatch):
     assert list(_terms(side, side)) == parsed
     with pytest.raises(gm.MissingPackageError, match="formulaic"):
         _terms("a*b", "y ~ a*b")
+
+
+def test_a_schema_file_that_does_not_exist_is_named():
+    with pytest.raises(gm.errors.MissingFileError, match=r"The file none\.json does not exist"):
+        Schema.of("none.json")

@@ -144,6 +144,14 @@ def test_group_means_and_intervals_lie_within_the_bounds_of_the_response():
         assert any("whole range of the response" in note for note in found.notes)
 
 
+def test_terms_are_referred_to_the_moments():
+    private = gm.release(TABLE, {"age": [18, 95]}, formula="age ~ log(age)", epsilon=1, delta=1e-6)
+    for table in (private.corr, private.describe):
+        with pytest.raises(gm.errors.ArgumentError, match=r"'log\(age\)' is a term.*Release\.moments"):
+            table(["log(age)"])
+    assert "log(age)" in private.moments().names
+
+
 def test_cells_sums_and_correlations_move_as_they_say():
     """Noise of known law on the table's own matrix: intervals cover, for one pass in a random metric."""
     schema, rng = Schema.of({"x": [0, 10], "a": ["p", "q"], "b": ["r", "s", "t"]}), np.random.default_rng(0)

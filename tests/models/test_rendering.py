@@ -13,7 +13,7 @@ import pytest
 import gaussmix as gm
 from example_problems import draw, gram, problem
 from example_tables import SCHEMA, patients
-from gaussmix.models.rendering import NOT_IDENTIFIED, as_plain, coefficient_rows, p_value, to_error
+from gaussmix.models.rendering import NOT_IDENTIFIED, as_plain, coefficient_rows, in_latex, p_value, to_error
 from gaussmix.models.results import ResultTable, summarise, tidy_table
 from gaussmix.releases.noisy import NoisyMoment
 
@@ -54,7 +54,7 @@ def test_every_form_has_the_same_numbers(summary, alpha):
         assert row[4:6] == [to_error(low, error), to_error(high, error)]
         assert next(line for line in text.splitlines() if line.startswith(name)).split() == " ".join(row).split()
         assert "<tr>" + "".join(f"<td>{cell.replace('<', '&lt;')}</td>" for cell in row) + "</tr>" in page
-        assert " & ".join(cell.replace("%", r"\%") for cell in row) in latex
+        assert " & ".join(cell.replace("%", r"\%").replace("<", r"\textless{}") for cell in row) in latex
     assert f"[{alpha / 2:g}" in text
 
 
@@ -200,7 +200,15 @@ def test_names_are_escaped():
     summary = release.ols("y").summary()
     assert "&lt;b&gt;&amp;_" in summary.as_html()
     assert "<b>" not in summary.as_html()
-    assert r"<b>\&\_" in summary.as_latex()
+    assert r"\textless{}b\textgreater{}\&\_" in summary.as_latex()
+
+
+def test_latex_prints_every_character_as_it_is():
+    rows = [["a^2", "<1e-4"], ["{x}", "~"], ["\\", "50 %"]]
+    latex = in_latex(["", "p"], rows, ["x^2 < 1"])
+    assert r"a\textasciicircum{}2 & \textless{}1e-4 \\" in latex
+    assert r"\{x\} & \textasciitilde{} \\" in latex
+    assert r"\textbackslash{} & 50 \% \\" in latex
 
 
 def test_classification_says_what_its_intervals_are_for(release):

@@ -240,7 +240,7 @@ def _print_remaining(budget: Budget, certificate: Certificate) -> None:
 def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
     """Show the effect of a schema on SOURCES. For the curator only: the output is not private.
 
-    Prints the shares of clamped, unknown, missing and dropped values, and likely mistakes. Spends no budget.
+    Counts clamped, unknown, missing and dropped values, and names likely mistakes. Spends no budget.
 
     \b
     gaussmix check patients.csv --schema patients.json --expected-rows 120000
@@ -252,17 +252,24 @@ def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
     if as_json:
         echo_json({"sensitive": True, **asdict(found), "remarks": found.remarks()})
         return
-    table = Table(title=f"{found.rows:,} rows, {found.dropped:.2%} dropped", title_justify="left")
+    dropped = _counted(found.dropped, found.rows) or "none"
+    table = Table(title=f"{found.rows:,} rows, {dropped} dropped", title_justify="left")
     table.add_column("column")
     for heading in ("clamped", "unknown level", "missing", "row dropped"):
         table.add_column(heading, justify="right")
     for name, column in found.columns.items():
         shares = (column.clipped, column.unknown, column.missing, column.dropped)
-        table.add_row(cell(name), *(f"{share:.2%}" if share else "" for share in shares))
+        table.add_row(cell(name), *(_counted(share, found.rows) for share in shares))
     Console(file=sys.stdout).print(table)
     for remark in found.remarks():
         echo(remark)
     echo("For the curator only: these numbers are not private. No budget was spent.", err=True)
+
+
+def _counted(share: float, rows: int) -> str:
+    """Return a number of rows and its share of them; empty if it is 0."""
+    percent = f"{100 * share:.2f}" if share >= 5e-5 else "<0.01"
+    return f"{round(share * rows):,} ({percent} %)" if share else ""
 
 
 @command(name="per-unit")

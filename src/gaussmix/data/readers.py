@@ -189,7 +189,9 @@ def _csv_error(words: str, header: Sequence[str], where: str) -> DataError:
                 f"Column {name!r} of {where} must hold true and false, or 1 and 0. Correct the file, or declare its "
                 'values as levels, such as ["no", "yes"]; codes for missing values as na_values (--na-value).'
             )
-        kind = {"double": "numbers"}.get(found[2], f"values of the type {found[2]}")
+        if "string" in found[2]:  # the only text that is not a string
+            return DataError(f"Column {name!r} of {where} is not in the encoding UTF-8. Convert the file.")
+        kind = {"double": "numbers (with decimal points)"}.get(found[2], f"values of the type {found[2]}")
         return DataError(
             f"Column {name!r} of {where} must hold {kind}, as the schema declares. "
             "Correct the file or the schema; declare codes for missing values (na_values, --na-value)."

@@ -82,7 +82,14 @@ from gaussmix.data.terms import (
     resolved,
 )
 from gaussmix.data.units import Units, raw_map
-from gaussmix.errors import ArgumentError, ArgumentTypeError, DeclarationError, GaussmixError, MissingPackageError
+from gaussmix.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeclarationError,
+    GaussmixError,
+    MissingFileError,
+    MissingPackageError,
+)
 
 _KINDS: dict[str, type[Column]] = {
     "numeric": Numeric,
@@ -253,6 +260,8 @@ def read_declared(source: str | os.PathLike[str]) -> Mapping[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
         declared = tomllib.loads(text) if suffix == ".toml" else strict_json(text)
+    except FileNotFoundError:
+        raise MissingFileError(f"The file {path} does not exist.") from None
     except RecursionError:
         raise DeclarationError(f"{path} is not a valid schema: it is nested too deeply.") from None
     except ValueError as error:  # both formats' errors, wrong bytes, a key that occurs twice, thousands of digits

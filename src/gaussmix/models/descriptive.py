@@ -142,6 +142,11 @@ def chosen_columns(schema: Schema, columns: Sequence[str] | None, *, known: Sequ
     for name in chosen:
         if name not in known:
             column_of(schema, name)
+            if name not in schema.columns:
+                raise ArgumentError(
+                    f"{name!r} is a term. Tables and correlations are of declared columns; Release.moments has the "
+                    "means and covariances of terms."
+                )
             raise ArgumentError(
                 f"Column {name!r} is not available: it is used only in terms, is the weight, or has a missing-value "
                 "indicator. Omit it from columns."

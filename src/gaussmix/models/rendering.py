@@ -312,8 +312,13 @@ def _markup(text: str) -> str:
     return html.escape(plain(text))
 
 
+_LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%_#${}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    | {"\\": r"\textbackslash{}"}
+)
+
+
 def _latex(text: str) -> str:
-    text = plain(text)
-    for character in "&%_#$":
-        text = text.replace(character, "\\" + character)
-    return text
+    """Return text in which LaTeX prints every character as it is: '<1e-4' is printed as '¡1e-4' otherwise."""
+    return plain(text).translate(_LATEX)
