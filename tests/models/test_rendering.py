@@ -211,6 +211,12 @@ def test_latex_prints_every_character_as_it_is():
     assert r"\textbackslash{} & 50 \% \\" in latex
 
 
+def test_only_curved_models_say_that_intervals_are_not_symmetric(release):
+    words = "allow for curvature, as p-values do"
+    assert words in release.logit("sex").summary().as_text()
+    assert words not in release.ols("cost").summary().as_text()
+
+
 def test_classification_says_what_its_intervals_are_for(release):
     summary = release.logit("smoker", predictors=["cost", "age"]).summary()
     low, high = summary.conf_int()["cost"]

@@ -46,6 +46,7 @@ ALSO_STANDS_FOR = "†"
 """Mark of coefficients that also absorb the effect of a column that was left out."""
 
 WITH_WEIGHTS = ", with the row weights that Release.weights returns; the unweighted fit may lie outside"
+SKEWED = " They allow for curvature, as p-values do, and can differ from estimate ± z standard errors."
 NO_BETTER = "At this budget, this model predicts no better than the mean of the response."
 ONLY_INTERCEPT = "Only the intercept is identified at this budget: all other columns were left out."
 NOTHING = "No coefficient is identified at this budget."
@@ -132,6 +133,8 @@ def notes(summary: Summary, *, errors: bool = False) -> list[str]:
         available = not summary.weighted and noisy.independent
         instead = ' (estimand="population" adds it)' if available else ""
         about += f" They do not include sampling error{instead}."
+    if family.mean is not None:
+        about += SKEWED
     columns = DISTRIBUTION_COLUMN if errors and summary.distribution_se else {}
     found += [about, *(note + columns.get(note, "") for note in family.notes)]
     if summary.response_name in noisy.coded:
@@ -182,7 +185,7 @@ def _allowance(noisy: NoisyMoment) -> str:
     if noisy.near_unweighted:
         return f"{larger}." if shown else ""
     words = f"{larger}; the actual difference may be larger." if shown else "The unweighted fit may differ."
-    return words + " A release in one pass clips no row." * noisy.independent
+    return words + " In a release in one pass, all rows have weight 1." * noisy.independent
 
 
 def _rows(summary: Summary) -> str:
