@@ -110,7 +110,9 @@ def test_odds_ratios_and_populations(tab, private):
     ratios = private.logit("smoker").odds_ratios(estimand="population")
     widths = {row["term"]: (row["conf.high"] - row["conf.low"]) / 4 for row in ratios.rows()}
     expected = [
-        to_error(row["odds.ratio"], width)
+        ">1000000"  # a draw of the release in which a level has few rows
+        if row["odds.ratio"] > 1e6
+        else to_error(row["odds.ratio"], width)
         if math.isfinite(width := widths[row["term"]])
         else f"{row['odds.ratio']:.4g}"
         for row in ratios.rows()
