@@ -75,7 +75,8 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 function aboutLikelihood(release, model) {
   const { coefficients, summary, scale } = model;
   const words = [`Coefficients approximate those of maximum likelihood, assuming a distribution of the predictors with the ` +
-    `release's second moments. Standard errors include the error of this assumption, at least half of the sampling standard error.`];
+    `release's second moments. Standard errors include an estimate of the error of this assumption, at least half of the sampling standard error. If predictors ` +
+    `depend on each other in ways that second moments do not show, intervals can miss the coefficients.`];
   const large = coefficients.filter(({ source, identified, assumed, error }) => (
     source !== null && identified && assumed > LARGE * Math.sqrt(Math.max(error ** 2 - assumed ** 2, 0))
   ));
