@@ -15,9 +15,10 @@ import gaussmix as gm
 from gaussmix.models import glm, likelihood
 from gaussmix.models.design import Response
 from gaussmix.models.families import LOGIT, POISSON, PROBIT, family_of
-from gaussmix.models.glm import REMEDY
 from gaussmix.models.inference import Coefficients
 from gaussmix.models.likelihood import ALLOWANCE, Model, Rows, fit_model, solve
+from gaussmix.models.rendering import APPROXIMATE
+from gaussmix.releases.certificate import NO_GUARANTEE
 
 SCHEMA = {
     "age": [0, 100],
@@ -480,9 +481,20 @@ def test_a_note_says_where_intervals_rest_on_the_assumed_distribution():
     release = released(30.0)
     text = str(release.logit("sick", ["smoker", "region"]).summary())
     assert "Coefficients of smoker, region=south, region=west depend strongly" in text
-    assert REMEDY in text
     assert "All coefficients depend strongly" in str(release.logit("sick", ["smoker", "region", "age"]).summary())
-    assert REMEDY not in str(release.logit("sick", ["region"]).summary())
+
+
+def test_the_first_line_says_that_the_method_is_approximate():
+    """The distribution of the levels of one column is known; least squares and declared models assume none."""
+    release = released(30.0)
+    model = release.logit("sick", ["smoker", "age"])
+    void, first, *_ = str(model.summary()).splitlines()
+    assert NO_GUARANTEE in void
+    assert first == APPROXIMATE
+    for text in (model.summary().as_html(), model.summary().as_latex(), str(model.odds_ratios())):
+        assert APPROXIMATE in text
+    for other in (release.logit("sick", ["region"]), release.ols("age", predictors=["smoker", "sick"])):
+        assert APPROXIMATE not in str(other.summary())
 
 
 @pytest.mark.parametrize(

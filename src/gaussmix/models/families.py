@@ -152,8 +152,7 @@ def _maximum_likelihood(what: str) -> Mapping[str, str]:
 
 OF_DISTRIBUTION = (
     "They are computed from the least-squares fit of the release, assuming a distribution of the predictors with the "
-    "second moments of the release. If predictors depend on each other in ways that second moments do not show, "
-    "intervals can miss the coefficients."
+    "second moments of the release."
 )
 
 OF_STEPS = (

@@ -34,7 +34,7 @@ from gaussmix.models.design import (
     sources_of,
 )
 from gaussmix.models.discriminant import discriminant_of
-from gaussmix.models.families import MNLOGIT, OF_DISTRIBUTION, Family
+from gaussmix.models.families import MNLOGIT, Family
 from gaussmix.models.inference import SIGNAL, Coefficients
 from gaussmix.models.likelihood import (
     MANY_COLUMNS,
@@ -168,9 +168,6 @@ def _exposure(schema: Schema, exposure: str | None, response: str, columns: Sequ
 # Fitted models
 LARGE = 1 / 3
 """Coefficients whose assumed distribution adds more than this share of the noise's standard error are named."""
-
-REMEDY = "A model that is declared before the release (models=) does not need this assumption."
-"""Printed after the names of such coefficients."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -412,7 +409,7 @@ def _warnings(found: Fit, problem: Problem, own: Coefficients) -> list[str]:
     if own.assumed is None:
         return notes
     assumed, noise = (np.sqrt(np.maximum(np.diagonal(own_), 0.0)) for own_ in (own.assumed, own.noise + own.sampling))
-    known, named = own.known & (np.array(problem.names) != INTERCEPT), False
+    known = own.known & (np.array(problem.names) != INTERCEPT)
     for factor, words in (
         (1.0, "depend strongly on the assumed distribution of the predictors"),
         (LARGE, "depend on the assumed distribution of the predictors"),
@@ -426,9 +423,6 @@ def _warnings(found: Fit, problem: Problem, own: Coefficients) -> list[str]:
                 f"{which} {words}: this assumption adds more than "
                 f"{'the' if factor == 1.0 else 'a third of the'} standard error of the noise."
             )
-            named = True
-    if named and OF_DISTRIBUTION in found.family.notes:
-        notes.append(REMEDY)
     return notes
 
 

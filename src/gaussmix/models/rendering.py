@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gaussmix._text import csv_cell, plain
 from gaussmix.data.schema import INTERCEPT
 from gaussmix.errors import MissingPackageError
-from gaussmix.models.families import DISTRIBUTION_COLUMN
+from gaussmix.models.families import DISTRIBUTION_COLUMN, OF_DISTRIBUTION
 from gaussmix.releases.certificate import NO_GUARANTEE
 from gaussmix.releases.noisy import NoisyMoment
 
@@ -26,6 +26,7 @@ __all__ = [
     "as_plain",
     "coefficient_rows",
     "estimated_on",
+    "first_lines",
     "guarantee_of",
     "in_columns",
     "in_csv",
@@ -56,7 +57,11 @@ RESPONSE_CODED = (
 )
 ESTIMATED_ON = "Estimated on the table with"
 DECLARED = "Declared model:"
-_FIRST = (NO_GUARANTEE, DECLARED, ESTIMATED_ON, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes printed above a table
+APPROXIMATE = (
+    "Approximate maximum likelihood, because the model was not declared before the release (models=): intervals can "
+    "miss the coefficients if predictors are related nonlinearly."
+)
+_FIRST = (NO_GUARANTEE, DECLARED, APPROXIMATE, ESTIMATED_ON, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # above a table
 
 
 def p_value(p: float) -> str:
@@ -117,9 +122,7 @@ def notes(summary: Summary, *, errors: bool = False) -> list[str]:
     """
     family, noisy = summary.family, summary._problem.noisy
     kept = [name for name, error in summary.bse.items() if not math.isnan(error)]
-    found = [summary.void] if summary.void else []
-    found += [f"{DECLARED} {summary.declared}."] if summary.declared else []
-    found += filter(None, [estimated_on(noisy)])
+    found = first_lines(summary)
     if summary.left_out and not set(kept) - {INTERCEPT}:
         found.append(ONLY_INTERCEPT if kept else NOTHING)
     elif summary.noise_dominates and family.predicts_mean:
@@ -159,6 +162,14 @@ def notes(summary: Summary, *, errors: bool = False) -> list[str]:
     if summary.left_out:
         found.append(f"To identify more coefficients, {family.remedy}")
     return found
+
+
+def first_lines(summary: Summary) -> list[str]:
+    """Return whether there is a guarantee, how a model was computed, and of which table."""
+    declared = f"{DECLARED} {summary.declared}." if summary.declared else ""
+    assumes = OF_DISTRIBUTION in summary.family.notes and any(error > 0 for error in summary.distribution_se.values())
+    approximate = APPROXIMATE if assumes else ""
+    return [*filter(None, [summary.void, declared, approximate, estimated_on(summary._problem.noisy)])]
 
 
 _ASSUMING = {
@@ -262,7 +273,7 @@ def in_latex(
 
     Other notes are printed below it with ``footnotes``.
     """
-    first, rest = _split(words, (NO_GUARANTEE, DECLARED, ESTIMATED_ON))
+    first, rest = _split(words, (NO_GUARANTEE, DECLARED, APPROXIMATE, ESTIMATED_ON))
     above, below = [_latex(note) for note in first], [_latex(note) for note in rest] if footnotes else []
     box = rf"\multicolumn{{{len(head)}}}{{p{{\linewidth}}}}"
     lines = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (head, *rows)]

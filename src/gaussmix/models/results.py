@@ -32,9 +32,8 @@ from gaussmix.models.inference import (
     wald_statistic,
 )
 from gaussmix.models.rendering import (
-    DECLARED,
     coefficient_rows,
-    estimated_on,
+    first_lines,
     guarantee_of,
     in_columns,
     in_csv,
@@ -520,8 +519,7 @@ class Summary:
     def as_latex(self, alpha: float = 0.05) -> str:
         """Return the table as a LaTeX tabular."""
         head, *rows = coefficient_rows(self, alpha)
-        declared = f"{DECLARED} {self.declared}." if self.declared else ""
-        return in_latex(head, rows, [self.void, declared, estimated_on(self._problem.noisy)])
+        return in_latex(head, rows, first_lines(self))
 
     __str__ = as_text
     _repr_html_ = as_html

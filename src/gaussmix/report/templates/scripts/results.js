@@ -1,5 +1,7 @@
 // Display of a model: description, figure, table, the equivalent Python call and a CSV file; and the prediction form.
 const MOST = 200; // maximum number of coefficients
+const APPROXIMATE = "Approximate maximum likelihood, because the model was not declared before the release: " +
+  "intervals can miss the coefficients if predictors are related nonlinearly.";
 const MOST_RATIO = 1e6; // larger odds and rate ratios, and smaller ones than its inverse, are not printed
 
 // The interpretation of a coefficient, and the range of its predictor: the declared bounds, or thresholds of top-coding.
@@ -17,7 +19,8 @@ function meaning(release, { problem }, { source }) {
 function showModel(release, model, notIdentified) {
   const { coefficients, summary, scale, name } = model, ratio = FAMILIES[scale]?.ratio;
   const lost = coefficients.filter((row) => !row.identified), unknown = lost.length, known = coefficients.length - unknown;
-  const words = release.estimated_on ? [release.estimated_on] : [];
+  const words = ratio && coefficients.some(({ assumed }) => assumed > 0) ? [APPROXIMATE] : [];
+  if (release.estimated_on) words.push(release.estimated_on);
   if (summary.dominated && known > 1) words.push("At this budget, this model predicts no better than the mean of the response.");
   words.push(`${known} of ${coefficients.length} coefficients are identified at this budget.`);
   if (unknown) words.push("The others are left out; the model contains only the identified columns.");
@@ -75,15 +78,14 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 function aboutLikelihood(release, model) {
   const { coefficients, summary, scale } = model;
   const words = [`Coefficients approximate those of maximum likelihood, assuming a distribution of the predictors with the ` +
-    `release's second moments. Standard errors include an estimate of the error of this assumption, at least half of the sampling standard error. If predictors ` +
-    `depend on each other in ways that second moments do not show, intervals can miss the coefficients.`];
+    `release's second moments. Standard errors include an estimate of the error of this assumption, at least half of the sampling standard error.`];
   const large = coefficients.filter(({ source, identified, assumed, error }) => (
     source !== null && identified && assumed > LARGE * Math.sqrt(Math.max(error ** 2 - assumed ** 2, 0))
   ));
   if (large.length) {
     const all = large.length > 3 && large.length === coefficients.filter(({ source, identified }) => source !== null && identified).length;
     words.push(`This assumption adds more than a third of the standard error of the noise to ` +
-      `${all ? "all coefficients" : large.map((row) => row.name).join(", ")}. A model that is declared before the release does not need it.`);
+      `${all ? "all coefficients" : large.map((row) => row.name).join(", ")}.`);
   }
   const separating = scale === "logit" ? new Set(summary.separating.length ? summary.separating : withoutBound(release, model)) : new Set();
   if (separating.size) {
