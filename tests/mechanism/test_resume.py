@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import signal
 import sqlite3
@@ -380,6 +382,34 @@ def test_one_process_at_a_time(tmp_path, table, monkeypatch):
     monkeypatch.setattr(passes, "symmetric_noise", second)
     gm.release(table, SCHEMA, **options, out=out, resume=True)
     assert seen
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.ENOLCK, "No locks available")], ids=["nothing", "error"])
+def test_a_folder_without_working_locks_is_refused(tmp_path, table, ledger, monkeypatch, draws, error):
+    """Two processes that resume one release there would answer one question with different noise."""
+    out, budget = tmp_path / "x.parquet", gm.Budget(ledger=ledger)
+
+    def unlocked(*_):
+        if error is not None:
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", unlocked)
+        with pytest.raises(OutputError, match="File locks do not work in"):
+            gm.release(table, SCHEMA, budget=budget, out=out)
+        assert (ledger.entries(), draws) == ([], [])
+        assert not [path for path in tmp_path.iterdir() if not path.name.startswith("l.ledger")]
+    undo = stop_at(monkeypatch, 3, "after")
+    with pytest.raises(Stopped):
+        gm.release(table, SCHEMA, budget=budget, out=out)
+    undo()
+    drawn = len(draws)
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", unlocked)
+        with pytest.raises(OutputError, match="File locks do not work in"):
+            gm.release(table, SCHEMA, budget=budget, out=out, resume=True)
+    assert len(draws) == drawn
+    assert RESUMED in gm.release(table, SCHEMA, budget=budget, out=out, resume=True).certificate.conditions
 
 
 def test_a_release_that_was_written_is_not_drawn_again(tmp_path, table, ledger, monkeypatch, draws):
