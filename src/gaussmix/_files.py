@@ -56,6 +56,11 @@ class Output:
     _temporary: Path
     _locked: list[int] = field(default_factory=list, repr=False)  # the open temporary file: it marks it as in use
 
+    @property
+    def locked(self) -> Path:
+        """The temporary file, which this process has locked if the file system has locks."""
+        return self._temporary
+
     def commit(self, content: bytes, *, mode: int = 0o644) -> Path:
         """Write the file and return its path.
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -317,6 +320,50 @@ def test_tables_of_features_and_of_deviations_are_resumed(tmp_path, table, monke
     assert np.array_equal(private.statistic.marginals.counts, kept[0])
 
 
+def test_a_query_is_resumed_through_another_function(tmp_path, monkeypatch):
+    """As in another process: only the text of the query stays the same."""
+    database, out = tmp_path / "rows.db", tmp_path / "x.parquet"
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("create table rows (x real)")
+        connection.executemany("insert into rows values (?)", [(i % 50,) for i in range(2000)])
+
+    functions = []  # kept, so that each has an address of its own
+
+    def released(sql, *, resume):
+        functions.append(lambda: sqlite3.connect(database))
+        query = gm.Query(functions[-1], sql)
+        reading = gm.ReadOptions(row_by_row=True)
+        return gm.release([query], {"x": [0, 50]}, epsilon=1.0, delta=1e-6, reading=reading, out=out, resume=resume)
+
+    undo = stop_at(monkeypatch, 3, "after")
+    with pytest.raises(Stopped):
+        released("select x from rows", resume=False)
+    undo()
+    kept = stored(partial_path(out))
+    with pytest.raises(ArgumentError, match=r"different declarations \(table\)"):
+        released("select x from rows where x > 1", resume=True)
+    private = released("select x from rows", resume=True)
+    assert np.array_equal(private.statistic.marginals.counts, kept[0])
+
+
+def test_standard_input_is_resumed(tmp_path, table, monkeypatch):
+    """Its copy is in another folder in each run."""
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    out = tmp_path / "x.parquet"
+    arguments = ["release", "-", "-s", tmp_path / "schema.json", "--epsilon", "1", "--delta", "1e-6", "-o", out]
+
+    def run(*more):
+        return CliRunner().invoke(main, [*map(str, arguments), *more], input=table.to_csv(index=False))
+
+    undo = stop_at(monkeypatch, 3, "after")
+    assert run().exit_code
+    undo()
+    assert len(stored(partial_path(out))) == 4
+    resumed = run("--resume")
+    assert resumed.exit_code == 0, resumed.stderr
+    assert RESUMED in gm.load(out).certificate.conditions
+
+
 def test_one_process_at_a_time(tmp_path, table, monkeypatch):
     out, options = tmp_path / "x.parquet", {"epsilon": 1.0, "delta": 1e-6}
     undo = stop_at(monkeypatch, 3, "after")
@@ -335,6 +382,34 @@ def test_one_process_at_a_time(tmp_path, table, monkeypatch):
     monkeypatch.setattr(passes, "symmetric_noise", second)
     gm.release(table, SCHEMA, **options, out=out, resume=True)
     assert seen
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.ENOLCK, "No locks available")], ids=["nothing", "error"])
+def test_a_folder_without_working_locks_is_refused(tmp_path, table, ledger, monkeypatch, draws, error):
+    """Two processes that resume one release there would answer one question with different noise."""
+    out, budget = tmp_path / "x.parquet", gm.Budget(ledger=ledger)
+
+    def unlocked(*_):
+        if error is not None:
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", unlocked)
+        with pytest.raises(OutputError, match="File locks do not work in"):
+            gm.release(table, SCHEMA, budget=budget, out=out)
+        assert (ledger.entries(), draws) == ([], [])
+        assert not [path for path in tmp_path.iterdir() if not path.name.startswith("l.ledger")]
+    undo = stop_at(monkeypatch, 3, "after")
+    with pytest.raises(Stopped):
+        gm.release(table, SCHEMA, budget=budget, out=out)
+    undo()
+    drawn = len(draws)
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", unlocked)
+        with pytest.raises(OutputError, match="File locks do not work in"):
+            gm.release(table, SCHEMA, budget=budget, out=out, resume=True)
+    assert len(draws) == drawn
+    assert RESUMED in gm.release(table, SCHEMA, budget=budget, out=out, resume=True).certificate.conditions
 
 
 def test_a_release_that_was_written_is_not_drawn_again(tmp_path, table, ledger, monkeypatch, draws):

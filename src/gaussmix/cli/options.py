@@ -25,7 +25,7 @@ from gaussmix.accounting.parameters import NEIGHBOURS
 from gaussmix.data.contributions import BOUNDS, ContributionBounding, PrivacyUnit
 from gaussmix.data.engines import DuckDBQuery, is_database
 from gaussmix.data.readers import FORMATS, PLAIN_SUFFIXES
-from gaussmix.data.source import CsvOptions, ReadOptions
+from gaussmix.data.source import STANDARD_INPUT, CsvOptions, ReadOptions
 from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.ledger import Budget
 from gaussmix.models.release import Release
@@ -212,7 +212,7 @@ class Sources:
 def _copied(kind: str) -> Iterator[str]:
     """Copy standard input to a temporary file and yield its name."""
     with tempfile.TemporaryDirectory(prefix="gaussmix-") as folder:  # mode 0700
-        file = Path(folder) / f"standard-input.{kind}"
+        file = Path(folder) / f"{STANDARD_INPUT}.{kind}"
         with file.open("xb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
         if not file.stat().st_size:

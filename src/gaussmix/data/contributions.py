@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -327,19 +327,26 @@ def one_row_each(batches: Iterable[pa.RecordBatch], column: str, key: bytes) -> 
 
     The row with the smallest keyed hash of unit and position is kept. With a new key for every reading, the choice in
     a unit is uniform and independent of all other units, whatever the order of the rows: two tables that differ by a
-    unit give tables with the same distribution, but for the row of that unit. Memory is that of the rows kept.
+    unit give tables with the same distribution, but for the row of that unit. Memory is that of the rows kept. Rows
+    keep the types of their batch: a common type would change how rows of one file are read because of another one.
     """
     kept: list[tuple[Words, pa.RecordBatch]] = []  # id and priority of each row, and the rows
     held = smallest = seen = 0
 
-    def reduced() -> tuple[Words, pa.RecordBatch]:
+    def reduced() -> list[tuple[Words, pa.RecordBatch]]:
         marks = np.concatenate([marks for marks, _ in kept])
         order = np.lexsort(marks.T[::-1])
-        new = np.append(True, (marks[order][1:, :2] != marks[order][:-1, :2]).any(axis=1))
-        chosen = np.sort(order[new])
-        tables = [pa.Table.from_batches([rows]) for _, rows in kept]  # whose files may have integers of several sizes
-        (rows,) = pa.concat_tables(tables, promote_options="permissive").take(chosen).combine_chunks().to_batches()
-        return marks[chosen], rows
+        chosen = np.zeros(len(marks), dtype=np.bool_)
+        chosen[order[np.append(True, (marks[order][1:, :2] != marks[order][:-1, :2]).any(axis=1))]] = True
+        found: dict[pa.Schema, tuple[list[Words], list[pa.RecordBatch]]] = {}  # by the types of columns
+        for (own, rows), part in zip(
+            kept, np.split(chosen, np.cumsum([len(own) for own, _ in kept])[:-1]), strict=True
+        ):
+            if part.any():
+                same_marks, same_rows = found.setdefault(rows.schema, ([], []))
+                same_marks.append(own[part])
+                same_rows.append(rows.filter(pa.array(part)))
+        return [(np.concatenate(own), _one_batch(rows)) for own, rows in found.values()]
 
     for batch in batches:
         ids = unit_ids(column, batch.column(column), key)
@@ -350,10 +357,15 @@ def one_row_each(batches: Iterable[pa.RecordBatch], column: str, key: bytes) -> 
         kept.append((np.column_stack([ids, priority]), pa.RecordBatch.from_arrays(decoded, names=rows.schema.names)))
         held, seen = held + len(ids), seen + len(ids)
         if held > smallest + _RESERVOIR:
-            kept = [reduced()]
-            held = smallest = len(kept[0][0])
+            kept = reduced()
+            held = smallest = sum(len(own) for own, _ in kept)
     if kept:
-        yield reduced()[1]
+        yield from (rows for _, rows in reduced())
+
+
+def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    (found,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------

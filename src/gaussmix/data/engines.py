@@ -332,6 +332,11 @@ class DatabaseTable(Table):
         """The query: the same text through the same function is the same table."""
         return (FileOrigin(Path(f"connection {id(self._data.connect):x}"), self._data.sql),)
 
+    @property
+    def described(self) -> list[str]:
+        """The text of the query: another process has another function that opens the connection."""
+        return [f"{type(self._data).__name__} {self._data.sql.strip()}"]
+
 
 # ---------------------------------------------------------------------------------------------------------------
 # Clusters

@@ -311,6 +311,11 @@ class _ComputedTable(FileTable):
         super().__init__(name, ReadOptions())
         self.computed = computed
 
+    @property
+    def described(self) -> list[str]:
+        """The kind of table: its file has a random name."""
+        return [type(self).__name__]
+
     def to_arrow(self) -> pa.Table:
         """Return all rows. **Sensitive**."""
         return pq.read_table(self._data)

@@ -1,8 +1,9 @@
 """Files at URLs, such as ``s3://bucket/visits/*.parquet``, read through Arrow's file systems or fsspec's.
 
 Arrow opens ``s3``, ``gs``, ``abfs`` and ``hdfs`` itself, with the credentials that the environment has; fsspec opens
-every other scheme for which a package is installed. A file is identified by its kind of file system and its path, so
-that a file named twice, by whatever URL, is an error. Bytes are read again in every pass, and the size and version of
+every other scheme for which a package is installed. A file is identified by its kind of file system and its path: one
+named twice is an error, also by different URLs of one kind. Copies, other names of a host, and other ways to a store,
+such as ``webhdfs`` beside ``hdfs``, are not recognised. Bytes are read again in every pass, and the size and version of
 each file are compared.
 """
 
@@ -60,7 +61,7 @@ def without_password(url: str) -> str:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file at a URL. Two are equal if they are the same file, whatever their URLs.
+    """A file at a URL. Two are equal if they have the same path in the same kind of file system, whatever their URLs.
 
     Attributes
     ----------

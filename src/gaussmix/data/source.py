@@ -181,6 +181,18 @@ class FileOrigin(NamedTuple):
     query: str = ""
 
 
+STANDARD_INPUT = "standard-input"
+"""Name, without its suffix, of the copy of standard input, which is in another folder in every process."""
+
+
+def _described(origin: Any) -> str:
+    """Return a path and query, or the kind of an object."""
+    if not isinstance(origin, FileOrigin):
+        return type(origin).__name__
+    path = origin.path.resolve()
+    return f"{path.name if path.name.startswith(f'{STANDARD_INPUT}.') else path} {origin.query.strip()}".strip()
+
+
 class Table:
     """A table of any kind, before it is read. **Sensitive**.
 
@@ -260,6 +272,11 @@ class Table:
     def origins(self) -> tuple[Any, ...]:
         """Files and queries (`FileOrigin`) and objects that hold the rows: they identify a table read before."""
         return (self._data,)
+
+    @property
+    def described(self) -> list[str]:
+        """Paths and queries, or kinds of objects: what may be stored of a table and is the same in another process."""
+        return [_described(origin) for origin in self.origins]
 
     def identity(self, *, streamed: bool) -> tuple[Any, ...]:
         """Return the object that may occur only once in a table; ``streamed`` marks an item of an iterator."""

@@ -166,6 +166,11 @@ class TableList(Table):
         """The origins of all tables."""
         return tuple(origin for table in self._tables for origin in table.origins)
 
+    @property
+    def described(self) -> list[str]:
+        """The descriptions of all tables."""
+        return [text for table in self._tables for text in table.described]
+
     def identity(self, *, streamed: bool) -> tuple[Any, ...]:
         """Return None: the tables are identified one by one."""
         return ()

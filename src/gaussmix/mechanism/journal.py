@@ -16,9 +16,10 @@ the first draw, under the identifier that the file has had since before the char
   and the question is answered with new noise, which is then the only answer that anything depends on. Only the last
   record can be incomplete: a file in which more follows is damaged, and is refused.
 
-One process at a time can use the file, by a lock. Resuming repeats all computations from the stored outputs and
-compares the question and its public parameters with those of each record, so that another schema, budget or option, or
-a processor that rounds otherwise, is refused before anything more is drawn.
+One process at a time can use the file, by a lock: two would answer one question with different noise. A file system
+whose locks do nothing is refused. Locks between several computers cannot be tested. Resuming repeats all computations
+from the stored outputs and compares the question and its public parameters with those of each record, so that another
+schema, budget or option, or a processor that rounds otherwise, is refused before anything more is drawn.
 
 **Rows.** A digest of the rows would reveal whether a row is among them to anyone who has its key, so that none is
 stored, and the rows of two runs are not compared. Privacy does not require it. Let :math:`D_q` be the table from which
@@ -117,6 +118,11 @@ class Journal:
         records = 2 * len(account.coordinates)  # counts of units and rows, or of cells and sums, are two records
         numbers = 8 * sum(account.coordinates) + _RECORD_BYTES * records
         journal._output = reserve(path, len(journal._header(asdict(account))) + numbers)
+        try:
+            _refuse_without_locks(journal._output.locked)
+        except BaseException:
+            journal.close()
+            raise
         return journal
 
     @classmethod
@@ -132,6 +138,7 @@ class Journal:
         except OSError as error:
             raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from None
         try:
+            _refuse_without_locks(path)
             journal._load()
         except BaseException:
             journal.close()
@@ -238,6 +245,9 @@ class Journal:
             raise OutputError(
                 f"{self.path} is in use by another process that makes this release. Wait until it has finished."
             ) from None
+        except OSError:
+            file.close()
+            raise _without_locks(self.path) from None
         self._file = file
 
     def _load(self) -> None:
@@ -273,6 +283,27 @@ class Journal:
                 f"{self.path} is damaged: outputs follow one that cannot be read. The release cannot be resumed. "
                 "Nothing was drawn."
             )
+
+
+def _refuse_without_locks(locked: Path) -> None:
+    """Reject a file system whose locks do nothing, as in some network folders. This process has locked the file."""
+    import fcntl
+
+    with open(locked, "r+b") as other:
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass  # locks are not supported at all
+    raise _without_locks(locked)
+
+
+def _without_locks(path: Path) -> OutputError:
+    return OutputError(
+        f"File locks do not work in {path.parent}, as in some network folders: two processes could continue the same "
+        "release with different noise. Write the output to a local disk."
+    )
 
 
 def _record(content: bytes) -> tuple[str, Floats, int] | None:

@@ -56,7 +56,6 @@ from gaussmix.data.columns import Numeric
 from gaussmix.data.contributions import UNIQUE, PrivacyUnit
 from gaussmix.data.marginals import MarginalSums, has_marginals
 from gaussmix.data.moments import Moments
-from gaussmix.data.per_unit import UnitTable, WithinTable
 from gaussmix.data.rows import ONLY_PER_UNIT, SCHEMA_REQUIRED, RowSource, rows_of
 from gaussmix.data.sampling import Sample, cached_rows
 from gaussmix.data.schema import FRACTION_BITS, Schema, declared_schema
@@ -1056,23 +1055,13 @@ def release(
         model_share=model_share,
         marginals=True,
         resume=resume,
-        source=[*map(_described, [data] if isinstance(data, UnitTable | WithinTable) else origins)],
+        source=[type(data).__name__] if isinstance(data, Moments) else data.described,
     ) as prepared:
         if out is not None and prepared.journal is not None and _is_written(out, prepared.journal):
             prepared.journal.discard()
             return load(Path(out))
         with closing(prepared.rows(data, options)) as rows:
             return prepared.draw(rows, origins=origins, progress=options.progress)
-
-
-def _described(origin: Any) -> str:
-    """Return a path and query, or the kind of an object: what may be stored of a table.
-
-    Tables of :func:`gaussmix.per_unit` and :func:`gaussmix.within` are objects: their files have random names.
-    """
-    if isinstance(origin, FileOrigin):
-        return f"{origin.path.resolve()} {origin.query.strip()}".strip()
-    return type(origin).__name__
 
 
 def _is_written(out: str | os.PathLike[str], journal: Journal) -> bool:
