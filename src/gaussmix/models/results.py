@@ -323,12 +323,18 @@ class Summary:
         stands_for: dict[str, tuple[str, ...]] | None = None,
         declared: str = "",
         cov_type: CovType = "nonrobust",
+        noise_dominates: bool | None = None,
     ) -> Summary:
-        """Return a summary from the distribution of coefficients and the least-squares fit."""
+        """Return a summary from the distribution of coefficients and the least-squares fit.
+
+        ``noise_dominates`` is whether the model beats the mean; by default whether the least-squares fit does.
+        """
         names, n = problem.names, problem.nobs
         mean = on_columns(problem.noisy, [0] if problem.intercept and problem.noisy.moment[0, 0] > 0 else [], [])
         rsquared = min(max(1 - fit.residual / mean.residual, 0.0), 1.0) if mean.residual > 0 else 0.0
         dominated = not (fit.kept and mean.residual > 0 and fit.risk <= (1 + 1e-9) * mean.risk)
+        if noise_dominates is not None:
+            dominated = noise_dominates
         degrees, sigma = n - len(fit.kept), math.nan
         least = 0.0 if problem.noisy.has_noise else -1e-9 * mean.residual  # rounding alone may make it negative
         if not dominated and degrees > 0 and not problem.weighted and fit.residual >= least:
