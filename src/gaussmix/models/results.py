@@ -492,19 +492,19 @@ class Summary:
         std_error = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             statistic = (effect - q) / std_error
-        return ContrastTest(words, effect, std_error, statistic, p_values(effect - q, std_error))
+        return ContrastTest(words, effect, std_error, statistic, p_values(effect - q, std_error), self.void)
 
     def wald_test(self, hypotheses: Hypotheses) -> JointTest:
         """Test linear hypotheses jointly: a chi-square test. Hypotheses as in :meth:`t_test`."""
         R, q, words = self._hypotheses(hypotheses)
         effect, covariance = self._coefficients.contrasts(R)
         statistic = wald_statistic(effect - q, covariance)
-        return JointTest(words, statistic, len(words), float(special.chdtrc(len(words), statistic)))
+        return JointTest(words, statistic, len(words), float(special.chdtrc(len(words), statistic)), self.void)
 
     def f_test(self, hypotheses: Hypotheses) -> JointTest:
         """Test linear hypotheses jointly: :meth:`wald_test` with the statistic divided by its degrees of freedom."""
         own = self.wald_test(hypotheses)
-        return JointTest(own.hypotheses, own.statistic / own.df, own.df, own.pvalue)
+        return JointTest(own.hypotheses, own.statistic / own.df, own.df, own.pvalue, self.void)
 
     def _hypotheses(self, given: Hypotheses) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Parse hypotheses. Those on a column omit levels that are counted with the reference level."""
