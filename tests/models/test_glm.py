@@ -174,6 +174,15 @@ def test_several_classes_are_those_of_statsmodels():
     assert set(two) == {"south", "west"}
 
 
+def test_the_deviance_of_several_classes_is_that_of_statsmodels(exact):
+    model = exact.mnlogit("region", ["age", "smoker", "income"])
+    codes = TABLE["region"].map({"north": 0, "south": 1, "west": 2}).to_numpy()
+    fit = sm.MNLogit(codes, design(TABLE, ["(intercept)", "age", "smoker", "income"])).fit(disp=False)
+    assert model.deviance == pytest.approx(-2 * fit.llf, rel=1e-3)
+    assert model.null_deviance == pytest.approx(-2 * fit.llnull, rel=1e-3)
+    assert model.prsquared == pytest.approx(fit.prsquared, rel=0.1)
+
+
 def test_two_classes_of_a_category_are_those_of_several():
     """The softmax of two classes is the logistic: logit of a level against all others in a table with two levels."""
     rows = TABLE.assign(kind=np.where(TABLE["smoker"], "yes", "no"))

@@ -576,6 +576,26 @@ class MultinomialModel(FittedClasses):
         counts = RowCounts(self.statistic).of(self.response)
         return np.asarray(counts.values > SIGNAL * counts.std_errors)
 
+    @property
+    def deviance(self) -> float:
+        """Twice the negative log-likelihood of all rows, estimated. NaN where it would be negative or a class is hidden."""
+        return self._deviance(self._solution.log_likelihood)
+
+    @property
+    def null_deviance(self) -> float:
+        """The deviance of the model with a constant of each class alone."""
+        return self._deviance(self._solution.null_log_likelihood)
+
+    @property
+    def prsquared(self) -> float:
+        """McFadden's pseudo-R²: 1 - deviance/null deviance; at least 0."""
+        whole = self.null_deviance
+        return max(1 - self.deviance / whole, 0.0) if whole > 0 else math.nan
+
+    def _deviance(self, log_likelihood: float) -> float:
+        found = -2 * self.nobs * log_likelihood
+        return found if found >= 0 and self._present.all() else math.nan
+
     def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> dict[Label, ResultTable]:
         """Return odds ratios of every class against one of them, with intervals; options of :meth:`summary`."""
         return {name: ratio_table(own, alpha) for name, own in self.summary(**options).items()}
