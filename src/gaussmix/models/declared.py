@@ -705,6 +705,7 @@ def declared_fit(fitted: GeneralizedLinearModel, output: ModelOutput, n_rows: fl
         distances=before + remains,
         inverse=inverse,
         unknown=unknown,
+        prior=newton.prior,
         converged=True,
         log_likelihood=likelihood(theta[np.newaxis]),
         null_log_likelihood=likelihood(null),

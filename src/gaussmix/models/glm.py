@@ -578,7 +578,7 @@ class MultinomialModel(FittedClasses):
 
     @property
     def deviance(self) -> float:
-        """Twice the negative log-likelihood of all rows, estimated. NaN where it would be negative or a class is hidden."""
+        """Twice the negative log-likelihood of all rows. NaN where it would be negative or noise hides a class."""
         return self._deviance(self._solution.log_likelihood)
 
     @property

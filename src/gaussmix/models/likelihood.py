@@ -396,6 +396,8 @@ class Fit:
         H⁻¹.
     unknown : array (q, d)
         Which coefficients the prior determines.
+    prior : array (d,)
+        Standard deviations of θ a priori; infinite for the intercept.
     converged : bool
     log_likelihood, null_log_likelihood : float
         Mean over rows of yη - area(η), of the model and of a constant.
@@ -413,6 +415,7 @@ class Fit:
     distances: Floats
     inverse: Floats
     unknown: Flags
+    prior: Floats
     converged: bool
     log_likelihood: float
     null_log_likelihood: float
@@ -429,12 +432,13 @@ class Fit:
         With μ = h(η), weights w of the drawn rows and the constant η₀ of m the excess is
 
         .. math:: \sum w\,(\mu\eta - a(\eta)) + (m - \sum w\mu)\,\bar\eta - m\eta_0 + \sum w\,a(\eta_0)
-                  - \operatorname{tr}(H \operatorname{Cov}\hat\theta) ,
+                  - \operatorname{tr}\bigl(H (\operatorname{Cov}(\hat\theta)^{-1} + \Lambda)^{-1}\bigr) ,
 
         a the antiderivative of h. The trace is by how much the noise in θ̂ makes the first terms too large on average:
-        half of it is lost on the table, half is seen as gained. The standard error is that of Σ xy along θ, the mean
-        aside. Coefficients that are not identified count as 0, as in predictions. NaN for several classes and unknown
-        constants.
+        half of it is lost on the table, half is seen as gained. Λ is the precision of the prior, which limits moves
+        where classes are nearly separated; 0 for counts, for which a mean that is too large has no bounded loss. The
+        standard error is that of Σ xy along θ, the mean aside. Coefficients that are not identified count as 0, as in
+        predictions. NaN for several classes and unknown constants.
         """
         own, w, X = self.family.mean, self.rows.weights, self.rows.X
         if own is None or self.unknown[0, 0]:
@@ -449,7 +453,12 @@ class Fit:
         along = theta.copy()
         along[0] = -float(averages[1:] @ theta[1:]) / averages[0]  # the mean of y has no part
         error = math.sqrt(max(float(along @ H @ self.noise @ H @ along), 0.0))
-        return likelihood - null - float(np.sum(H * self.noise)), error
+        root = 1 / self.prior if self.family.of_classes else np.zeros(len(self.prior))
+        inner = np.eye(len(root)) + self.noise * np.outer(root, root)
+        limited = self.noise - (self.noise * root) @ scipy.linalg.solve(
+            inner, root[:, np.newaxis] * self.noise, assume_a="pos"
+        )
+        return likelihood - null - float(np.sum(H * limited)), error
 
     @property
     def to_user(self) -> Floats:
@@ -529,6 +538,7 @@ def fit_model(
         distances=distances,
         inverse=inverse,
         unknown=unknown,
+        prior=linear.prior,
         converged=found.converged,
         log_likelihood=_log_likelihood(model.family, rows, wanted, found.theta),
         null_log_likelihood=_log_likelihood(model.family, rows, wanted, null_coefficients(model.family, rows, wanted)),
@@ -559,6 +569,7 @@ def _unidentified(
         distances=zeros,
         inverse=zeros,
         unknown=np.ones((q, 1), dtype=bool),
+        prior=np.full(1, np.inf),
         converged=True,
         log_likelihood=level,
         null_log_likelihood=level,

@@ -174,19 +174,22 @@ function likelihood(release, problem, response, own, family, rows) {
   const found = distribution(apply(T, theta), user(noise), user(sampling), lost.map((value) => !value), user(assumed),
     curvatures({ X, eta, T, noise, inverse, family }));
   const separating = family.ofClasses ? separatingColumns({ X, theta, eta, family }, kept.map((i) => features[i].source), main.converged) : [];
-  const [more, itsError] = gain({ X, theta, unknown, family, noise }, response.mean), dominated = unknown[0] || !(more > itsError);
+  const [more, itsError] = gain({ X, theta, unknown, family, noise, prior }, response.mean), dominated = unknown[0] || !(more > itsError);
   return { ...own, ...found, reasons, dominated, converged: main.converged, separating };
 }
 
 // The log-likelihood per row in excess of that of a constant of this mean, and its standard error (Fit.gain of the library).
-function gain({ X, theta: solved, unknown, family, noise }, mean) {
+function gain({ X, theta: solved, unknown, family, noise, prior }, mean) {
   const d = noise.length, theta = Float64Array.from(solved, (value, i) => (unknown[i] ? 0 : value));
   const eta = linearPredictors(X, theta), n = eta.length, constant = family.link(mean);
   const average = (own) => eta.reduce((sum, value) => sum + own(value), 0) / n, averages = timesRows(X, new Float64Array(n).fill(1 / n), d);
   const own = average((value) => family.inverse(value) * value - family.area(value)) + (mean - average(family.inverse)) * dot(averages, theta);
   const H = weightedMoments(X, eta.map((value) => family.derivative(value) / n), d), along = Float64Array.from(theta);
   along[0] = -(dot(averages, theta) - averages[0] * theta[0]) / averages[0]; // the mean of y has no part
-  const trace = H.reduce((sum, row, i) => sum + dot(row, noise[i]), 0);
+  const root = prior.map((value) => (family.ofClasses ? 1 / value : 0)); // the prior limits moves where classes are nearly separated
+  const inner = map(noise, (value, i, j) => value * root[i] * root[j] + (i === j ? 1 : 0));
+  const limited = multiply(map(noise, (value, _, j) => value * root[j]), solve(inner, map(noise, (value, i) => value * root[i])));
+  const trace = H.reduce((sum, row, i) => sum + dot(row, noise[i].map((value, j) => value - limited[i][j])), 0);
   return [own - (mean * constant - family.area(constant)) - trace, Math.sqrt(Math.max(quadratic(apply(H, along), noise), 0))];
 }
 
