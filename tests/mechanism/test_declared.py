@@ -179,28 +179,45 @@ def random_pairs(count, seed):
         yield score_map_of(SCHEMA, plan.scan()), clip, rows
 
 
+def answers_of(maps, clip, rows, starts):
+    """Whole numbers: the sum of scores, its squares, and the counts of bins of one row or of one unit."""
+    sums = ScoreSums(maps, clip).aggregator(SCHEMA.n_columns)
+    sums.add(rows.copy(), starts)
+    found = sums.result()
+    squares = [int(h) * 2**40 + int(low) for pair in zip(found.squares.high, found.squares.low, strict=True)
+               for h, low in zip(*pair, strict=True)]  # fmt: skip
+    bins = ScoreNorms(maps, bin_edges(float(maps.size))).aggregator(SCHEMA.n_columns)
+    bins.add(rows.copy(), starts)
+    return [int(entry) for entry in found.total], squares, [int(count) for count in bins.result().counts[0]]
+
+
+def squared_distance(one, other):
+    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+
+
 def replayed(count, seed):
-    """Check in exact integers what one row, or one unit of several rows, adds to each output."""
-    largest = 0
+    """Check in exact integers by what outputs change if a row or a unit is added, or replaced by another one."""
+    largest, farthest = 0, 0
     for maps, clip, rows in random_pairs(count, seed):
-        starts = np.array([0])
-        for own, at in ((rows[:1], None), (rows, starts)):
-            sums = ScoreSums(maps, clip).aggregator(SCHEMA.n_columns)
-            sums.add(own.copy(), at)
-            found = sums.result()
-            norm = sum(int(entry) ** 2 for entry in found.total)
-            assert norm <= 2**40
-            squares = [[int(h) * 2**40 + int(low) for h, low in zip(*pair, strict=True)]
-                       for pair in zip(found.squares.high, found.squares.low, strict=True)]  # fmt: skip
-            frobenius = sum(entry**2 for line in squares for entry in line)
-            assert frobenius == norm**2  # s sᵀ of one row or unit
-            bins = ScoreNorms(maps, bin_edges(float(maps.size))).aggregator(SCHEMA.n_columns)
-            bins.add(own.copy(), at)
-            counts = bins.result().counts[0]
-            assert counts.min() >= 0
-            assert counts.sum() <= 1
-            largest = max(largest, norm)
+        opposite = rows.copy()
+        opposite[:, np.arange(rows.shape[1]) != SCHEMA.groups["(intercept)"][0]] *= -1
+        for own, at in (([rows[:1], opposite[:1], rows[-1:]], None), ([rows, opposite, rows[::-1][:1]], np.array([0]))):
+            found = [answers_of(maps, clip, each, at) for each in own]
+            for total, squares, counts in found:
+                norm = sum(entry**2 for entry in total)
+                assert norm <= 2**40
+                assert sum(entry**2 for entry in squares) == norm**2  # s sᵀ of one row or unit
+                assert min(counts) >= 0
+                assert sum(counts) <= 1
+                largest = max(largest, norm)
+            for other in found[1:]:
+                total, squares, counts = (squared_distance(a, b) for a, b in zip(found[0], other, strict=True))
+                assert total <= 4 * 2**40
+                assert squares <= 2 * 2**80
+                assert counts <= 2
+                farthest = max(farthest, total)
     assert largest > 0.99 * 2**40
+    assert farthest > 3.9 * 2**40
 
 
 def test_sensitivities_of_random_rows_and_units():

@@ -287,6 +287,12 @@ def test_declared_thresholds_cost_nothing_and_none_codes_nothing():
             gm.release(data, SCHEMA, topcode=wrong, **words)
 
 
+@pytest.mark.parametrize("again", [("level", "ill"), ("ill", "level")])
+def test_a_pair_counted_twice_is_refused(again):
+    with pytest.raises(gm.DeclarationError, match="a pair twice"):
+        gm.release(table()[list(SCHEMA.columns)], SCHEMA, epsilon=1.0, delta=1e-6, tables=[("level", "ill"), again])
+
+
 def test_without_an_intercept_nothing_is_coded():
     """Narrower bounds have another centre: the regression through the origin would be another one."""
     data = {"x": np.exp(np.random.default_rng(0).normal(size=5000)), "y": np.ones(5000)}

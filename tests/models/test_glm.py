@@ -175,6 +175,15 @@ def test_several_classes_are_those_of_statsmodels():
     assert set(two) == {"south", "west"}
 
 
+def test_the_deviance_of_several_classes_is_that_of_statsmodels(exact):
+    model = exact.mnlogit("region", ["age", "smoker", "income"])
+    codes = TABLE["region"].map({"north": 0, "south": 1, "west": 2}).to_numpy()
+    fit = sm.MNLogit(codes, design(TABLE, ["(intercept)", "age", "smoker", "income"])).fit(disp=False)
+    assert model.deviance == pytest.approx(-2 * fit.llf, rel=1e-3)
+    assert model.null_deviance == pytest.approx(-2 * fit.llnull, rel=1e-3)
+    assert model.prsquared == pytest.approx(fit.prsquared, rel=0.1)
+
+
 def test_two_classes_of_a_category_are_those_of_several():
     """The softmax of two classes is the logistic: logit of a level against all others in a table with two levels."""
     rows = TABLE.assign(kind=np.where(TABLE["smoker"], "yes", "no"))
@@ -599,3 +608,86 @@ def test_odds_ratios_per_several_units_are_powers(private):
     assert ten.pvalues["age (per 10)"] == one.pvalues["age"]
     np.testing.assert_allclose(ten.conf_int()["age (per 10)"], np.multiply(10, one.conf_int()["age"]))
     assert ten.params["smoker"] == one.params["smoker"]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Where noise dominates
+def small(n, seed, k=6, slope=0.5):
+    rng = np.random.default_rng(seed)
+    rows = pd.DataFrame({f"x{i}": rng.uniform(-1, 1, n) for i in range(k)})
+    rows["b"] = rng.random(n) < special.expit(slope * rows["x0"] - 1.5)
+    rows["c"] = np.minimum(rng.poisson(np.exp(slope * rows["x0"])), 20).astype(float)
+    return rows, {**{f"x{i}": [-3, 3] for i in range(k)}, "b": "boolean", "c": [0, 20]}
+
+
+def loss(y, mean, of_classes):
+    mean = np.clip(mean, 1e-12, 1 - 1e-12 if of_classes else np.inf)
+    return -np.mean(y * np.log(mean) + ((1 - y) * np.log1p(-mean) if of_classes else -mean))
+
+
+@pytest.mark.parametrize(("name", "response"), [("logit", "sick"), ("poisson", "visits")])
+def test_gain_is_that_of_the_rows(exact, name, response):
+    """Without noise it is the difference of log-likelihoods per row from a constant's, on the rows themselves."""
+    model, y = exact.fit(name, response, ON), TABLE[response].to_numpy(float)
+    of_classes = name == "logit"
+    constant = loss(y, np.full(len(y), y.mean()), of_classes)
+    expected = constant - loss(y, model.predict(TABLE), of_classes)
+    gain, error = model._solution.gain(y.mean())
+    assert gain == pytest.approx(expected, rel=0.02)
+    assert error < 1e-6
+    assert model._mean == pytest.approx(y.mean(), rel=1e-3)
+    assert not model.summary().noise_dominates
+
+
+@pytest.mark.parametrize(("name", "response"), [("logit", "b"), ("poisson", "c")])
+def test_models_that_noise_dominates_predict_the_mean(name, response):
+    """Of 20 small tables, models that are kept beat the mean on average, and coefficients of others may lose much."""
+    kept, of_params = [], []
+    for seed in range(20):
+        rows, schema = small(int(1000 * 1.15**seed), seed)
+        private = gm.release(rows, schema=schema, epsilon=0.3, delta=1e-6, random_state=seed)
+        model, y = private.fit(name, response), rows[response].to_numpy(float)
+        raw = model.get_prediction(rows).predicted_mean
+        excess = loss(y, raw, name == "logit") - loss(y, np.full(len(y), y.mean()), name == "logit")
+        if model.summary().noise_dominates:
+            of_params.append(np.nan_to_num(excess, nan=np.inf))
+            with pytest.warns(UserWarning, match="does not beat the mean"):
+                assert np.unique(model.predict(rows)).tolist() == [model._mean]
+        else:
+            kept.append(excess)
+            assert np.array_equal(model.predict(rows), raw)
+        assert math.isnan(model.prsquared) or 0 <= model.prsquared <= 1
+    assert len(kept) >= 3
+    assert len(of_params) >= 3
+    assert np.mean(kept) < 0
+    assert max(of_params) > 0.3
+
+
+def test_a_mean_response_below_zero_identifies_nothing():
+    rows, schema = small(1000, 0, k=8)
+    rows["b"] = np.arange(1000) == 0
+    hidden = 0
+    for seed in range(6):
+        private = gm.release(rows, schema=schema, epsilon=0.3, delta=1e-6, random_state=seed)
+        model = private.logit("b", ["x0", "x1"])
+        if not math.isnan(model.params["(intercept)"]):
+            continue
+        hidden += 1
+        assert all(map(math.isnan, model.params.values()))
+        assert "No coefficient is identified at this budget." in str(model.summary())
+        assert math.isnan(model.prsquared)
+        with pytest.warns(UserWarning, match="does not beat the mean"):
+            assert (model.predict(rows[:3]) == model._mean).all()
+        assert 0 < model._mean < 0.2
+    assert hidden
+
+
+def test_rates_that_noise_dominates_are_multiples_of_the_exposure():
+    rows = table(800, seed=3)
+    private = gm.release(rows, schema=SCHEMA, epsilon=0.1, delta=1e-6, random_state=0)
+    model = private.poisson("claims", ON, exposure="years")
+    assert model.summary().noise_dominates
+    with pytest.warns(UserWarning, match="does not beat the mean"):
+        found = model.predict(rows)
+    if np.isfinite(found).all():
+        assert np.ptp(found / np.maximum(rows["years"], 1e-3)) < 1e-9 + np.max(found)

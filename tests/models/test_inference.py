@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import gaussmix as gm
 from example_problems import binomial_in, draw, draw_in_metric, gram, problem
 from example_tables import SCHEMA, patients
+from gaussmix.models.hypotheses import JointTest
 from gaussmix.models.inference import SIGNAL, identified_columns, least_squares, on_columns, score_covariance
 from gaussmix.models.results import summarise
 from gaussmix.releases.noisy import NoisyMoment
@@ -354,3 +355,9 @@ def test_coefficients_per_standard_deviation_are_those_of_standardised_columns()
             one.per(wrong)
     with pytest.raises(gm.errors.ArgumentError, match="per must be a number > 0"):
         one.per({"x": -1})
+
+
+def test_p_values_of_joint_tests_have_the_form_of_summaries():
+    for p, words in ((0.0, "p < 1e-4"), (0.0123, "p = 0.0123"), (math.nan, "p = nan")):
+        test = JointTest(("a = 0", "b = 0"), 4.25, 2, p)
+        assert str(test) == f"a = 0, b = 0: statistic 4.25, 2 degrees of freedom, {words}"

@@ -43,6 +43,7 @@ def printed(release):
     models = [release.ols("cost"), release.logit("smoker"), release.mnlogit("region"), release.poisson("cost")]
     models.append(release.iv("cost", ["bmi", "age"], instruments=["smoker", "age"]))
     summaries = [own for model in models for own in (values(model.summary()))]
+    summaries += [test(["age"]) for test in (models[0].t_test, models[0].wald_test, models[0].f_test)]
     ratios = [models[1].odds_ratios(), *models[2].odds_ratios().values(), models[3].rate_ratios()]
     tables = [release.describe(), release.means("cost", "region"), release.corr(), release.corr().pairs()]
     tables += [release.crosstab("sex", "region"), release.crosstab("sex", "region").table()]

@@ -213,6 +213,28 @@ def test_predictions_are_those_of_the_library(tabs, which):
     same(found["interval"], expected.conf_int()[0], digits=DRAWN_DIGITS)
 
 
+def test_models_that_noise_dominates_are_those_of_the_library(browser):
+    """A release in which one response has no mean above 0, one model does not beat the mean, and others do."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({f"x{i}": rng.uniform(-1, 1, 3000) for i in range(8)})
+    rows["b"] = rng.random(3000) < special.expit(rows["x0"] - 1.5)
+    rows["rare"] = rng.random(3000) < 0.001
+    rows["c"] = np.minimum(rng.poisson(np.exp(0.3 * rows["x0"])), 20).astype(float)
+    schema = {**{f"x{i}": [-3, 3] for i in range(8)}, "b": "boolean", "rare": "boolean", "c": [0, 20]}
+    found, hidden, tab = set(), 0, browser.new_page()
+    for seed in range(2):
+        release = gm.release(rows, schema=schema, epsilon=0.3, delta=1e-6, random_state=seed)
+        tab.set_content(render(release))
+        for response, scale in (("b", "logit"), ("rare", "logit"), ("c", "poisson")):
+            asked = {"response": response, "predictors": ["x0", "x1"], "scale": scale}
+            summary = compare(tab, release, asked)
+            found.add(summary.noise_dominates)
+            hidden += math.isnan(summary.params["(intercept)"])
+    tab.close()
+    assert True in found
+    assert hidden
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Size and time
 def test_thirty_columns_are_small_and_quick(visit, wide):

@@ -168,7 +168,7 @@ def cells_of(schema: Schema, *, weight: str | None = None, tables: Sequence[tupl
     plan = BlockEncoder.of(schema)
     columns = tuple(_cells(schema, plan, name, column) for name, column in schema.columns.items() if name != weight)
     levels = {cells.column for cells in columns if cells.edges is None}
-    for pair in tables:
+    for place, pair in enumerate(tables):
         if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1]:
             raise DeclarationError(f"tables must be a list of pairs of different columns, got {pair!r}.")
         for name in pair:
@@ -177,6 +177,8 @@ def cells_of(schema: Schema, *, weight: str | None = None, tables: Sequence[tupl
                     f"tables: {name!r} must be a categorical or boolean column of the schema. Numeric columns have no "
                     "levels."
                 )
+        if set(pair) in map(set, tables[:place]):
+            raise DeclarationError(f"tables must not contain a pair twice, got {tuple(pair)!r}. Each table has a cost.")
     return CellLayout(columns, tuple((str(rows), str(columns)) for rows, columns in tables))
 
 

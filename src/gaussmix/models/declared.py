@@ -705,6 +705,7 @@ def declared_fit(fitted: GeneralizedLinearModel, output: ModelOutput, n_rows: fl
         distances=before + remains,
         inverse=inverse,
         unknown=unknown,
+        prior=newton.prior,
         converged=True,
         log_likelihood=likelihood(theta[np.newaxis]),
         null_log_likelihood=likelihood(null),
@@ -793,9 +794,14 @@ def _middle(output: ModelOutput, expected: Floats) -> Floats:
 # ---------------------------------------------------------------------------------------------------------------
 # Summaries
 def declared_summary(
-    fitted: GeneralizedLinearModel, output: ModelOutput, options: Asked, n_rows: float | None, cov_type: CovType
+    fitted: GeneralizedLinearModel,
+    output: ModelOutput,
+    options: Asked,
+    n_rows: float | None,
+    cov_type: CovType,
+    mean: float,
 ) -> tuple[Fit, Summary]:
-    """Return the solution and the summary of a declared generalised linear model."""
+    """Return the solution and the summary of a declared generalised linear model with a mean response."""
     found = declared_fit(fitted, output, n_rows if cov_type != "nonrobust" else None)
     if n_rows is not None and cov_type == "nonrobust":
         found = replace(found, sampling=model_sampling(fitted._model, found, n_rows))
@@ -814,7 +820,7 @@ def declared_summary(
         family=replace(found.family, notes=(*notes, *found.family.notes[1:])),
     )
     words = "two private Newton steps on the likelihood"
-    return found, summary_of(found, 0, np.ones(1), options, declared=words, cov_type=cov_type)
+    return found, summary_of(found, 0, np.ones(1), options, declared=words, cov_type=cov_type, mean=mean)
 
 
 def _clipped(output: ModelOutput, mu: float) -> list[str]:

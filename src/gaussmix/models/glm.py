@@ -6,6 +6,7 @@ The method is described in :mod:`gaussmix.models.likelihood`.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -64,6 +65,7 @@ from gaussmix.models.results import (
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.counts import RowCounts, kinds_of
 from gaussmix.releases.declared import ModelOutput
+from gaussmix.releases.noisy import Fitted
 from gaussmix.releases.transcript import Transcript
 
 __all__ = [
@@ -76,7 +78,9 @@ __all__ = [
     "fit_glm",
     "fit_glm_predictor",
     "fit_multinomial",
+    "mean_of_response",
     "predictor_coefficients",
+    "released_share",
     "summary_of",
 ]
 
@@ -239,14 +243,14 @@ class GeneralizedLinearModel(FittedModel):
         cov_type = covariance_type(options, declared=output is not None, unit=unit is not None)
         rows = sample_size(own, options["estimand"], options["n_rows"], cov_type)
         if output is not None:
-            return declared_summary(self, output, options, rows, cov_type)
+            return declared_summary(self, output, options, rows, cov_type, self._mean)
         default = rows is None and not options["collapse"] and not options["reference"]
         found = (
             self._solution
             if default
             else fit_model(self._model, collapse=options["collapse"], reference=options["reference"], n_rows=rows)
         )
-        return found, with_note(self, summary_of(found, 0, np.ones(1), options))
+        return found, with_note(self, summary_of(found, 0, np.ones(1), options, mean=self._mean))
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
         return self._fit(options)[1]
@@ -313,17 +317,32 @@ class GeneralizedLinearModel(FittedModel):
     def predict(self, data: Any) -> Floats:
         """Return predicted means, probabilities of the second class for logit and probit, for the rows of a table.
 
-        They are computed from ``params``; coefficients that are not identified count as 0. For prediction at small
-        budgets see :meth:`gaussmix.Release.predictor`.
+        They are computed from ``params``; coefficients that are not identified count as 0. If the model does not beat
+        the mean of the response at this budget, the mean is returned with a warning. For prediction at small budgets
+        see :meth:`gaussmix.Release.predictor`.
         """
-        return self.get_prediction(data).predicted_mean
+        found = self.get_prediction(data)
+        if not self._table.noise_dominates:
+            return found.predicted_mean
+        warnings.warn(f"{rendering.NO_BETTER} The mean is predicted.", UserWarning, stacklevel=2)
+        rate = self._mean
+        if self.exposure is not None:
+            rate /= mean_of_response(self.statistic, Response.of(self.statistic.schema, self.exposure))
+        return np.broadcast_to(found.exposure * rate, found.predicted_mean.shape).copy()
+
+    @cached_property
+    def _mean(self) -> float:
+        """The mean response: the share of the second class, or the mean of a count."""
+        mean = released_share if self.family.of_classes else mean_of_response
+        return mean(self.statistic, self._model.responses[0])
 
     # -- goodness of fit ---------------------------------------------------------------------------------------------
     @property
     def deviance(self) -> float:
         """Twice the log-likelihood of a saturated model less that of the model, of all rows, estimated.
 
-        NaN if the family's equation is not that of its likelihood, with an exposure, and for counts without cells.
+        NaN if the family's equation is not that of its likelihood, with an exposure, for counts without cells, and
+        where noise makes it negative.
         """
         return self._deviance(self._solution.log_likelihood)
 
@@ -351,7 +370,8 @@ class GeneralizedLinearModel(FittedModel):
             values = quantiles_of(self.statistic, index)((np.arange(POINTS) + 0.5) / POINTS)
             values = np.clip(values, column.lower, column.upper)
             saturated = float(np.mean(mean.saturated(values)))
-        return 2 * self.nobs * (saturated - log_likelihood)
+        found = 2 * self.nobs * (saturated - log_likelihood)
+        return found if found >= 0 and not self._solution.unknown[0, 0] else math.nan
 
 
 def complete_options(options: Asked) -> Asked:
@@ -370,11 +390,12 @@ def summary_of(
     declared: str = "",
     cov_type: CovType = "nonrobust",
     absent: Sequence[Label] = (),
+    mean: float = math.nan,
 ) -> Summary:
     """Return the summary of a combination of the linear predictors of a fit.
 
     ``declared`` says what the release has for the model because it was declared. With ``absent`` classes of the
-    response, nothing is identified.
+    response, nothing is identified. ``mean`` is the mean response, with which a model of one predictor is compared.
     """
     problem, fit = found.problems[place], found.least_squares[place]
     if response is not None:
@@ -400,6 +421,7 @@ def summary_of(
         stands_for=stands_for,
         declared=declared,
         cov_type=cov_type,
+        noise_dominates=None if math.isnan(mean) else not np.greater(*found.gain(mean)),
     )
 
 
@@ -547,6 +569,26 @@ class MultinomialModel(FittedClasses):
         """Which classes have significantly more than zero rows."""
         counts = RowCounts(self.statistic).of(self.response)
         return np.asarray(counts.values > SIGNAL * counts.std_errors)
+
+    @property
+    def deviance(self) -> float:
+        """Twice the negative log-likelihood of all rows. NaN where it would be negative or noise hides a class."""
+        return self._deviance(self._solution.log_likelihood)
+
+    @property
+    def null_deviance(self) -> float:
+        """The deviance of the model with a constant of each class alone."""
+        return self._deviance(self._solution.null_log_likelihood)
+
+    @property
+    def prsquared(self) -> float:
+        """McFadden's pseudo-R²: 1 - deviance/null deviance; at least 0."""
+        whole = self.null_deviance
+        return max(1 - self.deviance / whole, 0.0) if whole > 0 else math.nan
+
+    def _deviance(self, log_likelihood: float) -> float:
+        found = -2 * self.nobs * log_likelihood
+        return found if found >= 0 and self._present.all() else math.nan
 
     def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> dict[Label, ResultTable]:
         """Return odds ratios of every class against one of them, with intervals; options of :meth:`summary`."""
@@ -717,28 +759,57 @@ def _penalised(statistic: Transcript, family: Family, own: Response, features: S
 
 
 def released_share(statistic: Transcript, own: Response) -> float:
-    """Return the share of rows of a class, from counts of rows and from the passes.
+    """Return the share of rows of a class, from counts of rows and from the passes (:func:`_combined`).
 
-    The passes have less noise, but norm clipping takes more from a rare class than from others. As in a random-effects
-    mean (DerSimonian and Laird), a difference from the counts beyond the noise of both counts as an error of the
-    passes, so that counts decide where clipping does.
+    It is at least its standard error, which stands for a share that noise hides, and at most 1 minus it.
     """
-    schema, noisy, one = statistic.schema, statistic.predictive, statistic.schema.units.one
-    y = own.centre * one + own.scale * own.vector
-    n = max(float(one @ noisy.moment @ one), 1.0)
-    share, N = float(one @ noisy.moment @ y) / n, noisy.shape
-    variance = (float(one @ N @ one) * float(y @ N @ y) + float(one @ N @ y) ** 2) / n**2
+    schema = statistic.schema
     source = schema.encoded[int(np.flatnonzero(own.vector)[0])].source or ""
     group, kinds = list(schema.groups[source]), kinds_of(schema, source)[1]
     entries = (kinds - schema.units.centres[group]) / schema.units.scales[group]
     events = own.centre + own.scale * (entries @ own.vector[group])  # 1 for the level that is the class, else 0
     counts = RowCounts(statistic).of(source)
     rows = max(float(counts.values.sum()), 1.0)
-    of_class = counts.mapped(events[np.newaxis])
-    counted, error = float(of_class.values[0]) / rows, float(of_class.std_errors[0]) / rows
-    between = max((counted - share) ** 2 - error**2 - variance, 0.0)
+    share, error = _combined(statistic, own, counts.mapped(events[np.newaxis]), rows)
+    least = float(np.clip(error, 1 / rows, 0.5))
+    return float(np.clip(share, least, 1 - least))
+
+
+def mean_of_response(statistic: Transcript, own: Response) -> float:
+    """Return the mean of a number, from its sum and from the passes (:func:`_combined`), within its bounds.
+
+    It is at least its standard error, which stands for a mean that noise hides. Numbers computed from other columns,
+    such as logarithms, have no sum of their own.
+    """
+    schema = statistic.schema
+    name = schema.encoded[int(np.flatnonzero(own.vector)[0])].source or ""
+    column, total, rows = schema.parts[name], None, 1.0
+    if name in schema.columns:
+        counts = RowCounts(statistic)
+        total, rows = counts.totals([name]), max(counts.rows[0], schema.weight_bound)
+    mean, error = _combined(statistic, own, total, rows)
+    lower, upper = (column.lower, column.upper) if isinstance(column, Numeric) else (0.0, math.inf)
+    return min(max(mean, error, lower, 1e-9), upper)
+
+
+def _combined(statistic: Transcript, own: Response, total: Fitted | None, rows: float) -> tuple[float, float]:
+    """Return the mean of a response from its noisy total over all rows and from the passes, and its standard error.
+
+    The passes have less noise, but norm clipping takes more from rare values than from others. As in a random-effects
+    mean (DerSimonian and Laird), a difference from the total beyond the noise of both counts as an error of the
+    passes, so that the total decides where clipping does.
+    """
+    noisy, one = statistic.predictive, statistic.schema.units.one
+    y = own.centre * one + own.scale * own.vector
+    n = max(float(one @ noisy.moment @ one), 1.0)
+    mean, N = float(one @ noisy.moment @ y) / n, noisy.shape
+    variance = (float(one @ N @ one) * float(y @ N @ y) + float(one @ N @ y) ** 2) / n**2
+    if total is None:
+        return mean, math.sqrt(variance)
+    counted, error = float(total.values[0]) / rows, float(total.std_errors[0]) / rows
+    between = max((counted - mean) ** 2 - error**2 - variance, 0.0)
     weights = np.array([1 / max(error**2, 1e-300), 1 / max(variance + between, 1e-300)])
-    return float(np.clip(weights @ [counted, share] / weights.sum(), 1 / rows, 1 - 1 / rows))
+    return float(weights @ [counted, mean] / weights.sum()), float(weights.sum() ** -0.5)
 
 
 def _along_the_fit(statistic: Transcript, family: Family, own: Response, features: Sequence[int], b: Floats) -> Floats:

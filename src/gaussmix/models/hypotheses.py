@@ -18,7 +18,7 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
-from gaussmix.models.rendering import in_columns, p_value, to_error
+from gaussmix.models.rendering import in_columns, p_value, to_error, void_mark
 
 __all__ = ["ContrastTest", "JointTest", "linear_hypotheses"]
 
@@ -28,7 +28,7 @@ Hypotheses = str | Sequence[str] | ArrayLike
 _NUMBER = r"\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ContrastTest:
     """Tests of hypotheses one at a time. NaN where a coefficient is not identified.
 
@@ -37,6 +37,8 @@ class ContrastTest:
     hypotheses : tuple of str
     effect, sd, statistic, pvalue : arrays (hypotheses,)
         Estimates of R·β, standard errors, (R·β - q) over them, and two-sided normal p-values.
+    void : str
+        Why the release has no guarantee; empty if it has one.
     """
 
     hypotheses: tuple[str, ...]
@@ -44,6 +46,7 @@ class ContrastTest:
     sd: Floats
     statistic: Floats
     pvalue: Floats
+    void: str = ""
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return intervals of R·β of level 1 - alpha, shape (hypotheses, 2)."""
@@ -59,10 +62,13 @@ class ContrastTest:
             rows.append(
                 [self.hypotheses[i], *numbers, f"{self.statistic[i]:.3g}", p_value(float(self.pvalue[i])), *ends]
             )
-        return in_columns("Tests of linear hypotheses", rows, ())
+        return in_columns("Tests of linear hypotheses", rows, [self.void] if self.void else ())
+
+    def __repr__(self) -> str:
+        return f"ContrastTest({void_mark(self.void)}{', '.join(self.hypotheses)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JointTest:
     """A Wald test of several hypotheses at once. NaN where a coefficient is not identified.
 
@@ -74,16 +80,25 @@ class JointTest:
         freedom.
     df : int
     pvalue : float
+    void : str
+        Why the release has no guarantee; empty if it has one.
     """
 
     hypotheses: tuple[str, ...]
     statistic: float
     df: int
     pvalue: float
+    void: str = ""
 
     def __str__(self) -> str:
-        degrees = f"{self.df} degree{'s' * (self.df > 1)} of freedom"
-        return f"{', '.join(self.hypotheses)}: statistic {self.statistic:.4g}, {degrees}, p = {self.pvalue:.4g}"
+        degrees, p = f"{self.df} degree{'s' * (self.df > 1)} of freedom", p_value(self.pvalue)
+        p = f"p {p}".replace("<", "< ") if p.startswith("<") else f"p = {p or 'nan'}"
+        void = f"{self.void}\n" if self.void else ""
+        return f"{void}{', '.join(self.hypotheses)}: statistic {self.statistic:.4g}, {degrees}, {p}"
+
+    def __repr__(self) -> str:
+        words = f"statistic={self.statistic:.4g}, df={self.df}, pvalue={self.pvalue:.4g}"
+        return f"JointTest({void_mark(self.void)}{', '.join(self.hypotheses)}, {words})"
 
 
 def linear_hypotheses(

@@ -45,6 +45,7 @@ E[x(e·h(xᵀθ) - xᵀb - ce)] = 0.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -395,6 +396,8 @@ class Fit:
         H⁻¹.
     unknown : array (q, d)
         Which coefficients the prior determines.
+    prior : array (d,)
+        Standard deviations of θ a priori; infinite for the intercept.
     converged : bool
     log_likelihood, null_log_likelihood : float
         Mean over rows of yη - area(η), of the model and of a constant.
@@ -412,6 +415,7 @@ class Fit:
     distances: Floats
     inverse: Floats
     unknown: Flags
+    prior: Floats
     converged: bool
     log_likelihood: float
     null_log_likelihood: float
@@ -420,6 +424,41 @@ class Fit:
     def eta(self) -> Floats:
         """Linear predictors of the drawn rows, shape (rows, q)."""
         return self.rows.X @ self.theta.T
+
+    def gain(self, mean: float) -> tuple[float, float]:
+        r"""Return the estimated log-likelihood per row in excess of that of a constant, and its standard error.
+
+        ``mean`` is the mean response m from counts and sums, which no norm clipping biases and which have less noise.
+        With μ = h(η), weights w of the drawn rows and the constant η₀ of m the excess is
+
+        .. math:: \sum w\,(\mu\eta - a(\eta)) + (m - \sum w\mu)\,\bar\eta - m\eta_0 + \sum w\,a(\eta_0)
+                  - \operatorname{tr}\bigl(H (\operatorname{Cov}(\hat\theta)^{-1} + \Lambda)^{-1}\bigr) ,
+
+        a the antiderivative of h. The trace is by how much the noise in θ̂ makes the first terms too large on average:
+        half of it is lost on the table, half is seen as gained. Λ is the precision of the prior, which limits moves
+        where classes are nearly separated; 0 for counts, for which a mean that is too large has no bounded loss. The
+        standard error is that of Σ xy along θ, the mean aside. Coefficients that are not identified count as 0, as in
+        predictions. NaN for several classes and unknown constants.
+        """
+        own, w, X = self.family.mean, self.rows.weights, self.rows.X
+        if own is None or self.unknown[0, 0]:
+            return math.nan, math.nan
+        theta = np.where(self.unknown, 0.0, self.theta)[0]
+        eta = X @ theta
+        mu, whole, averages = own.inverse(eta), float(w.sum()), w @ X / w.sum()
+        constant = np.atleast_1d(own.link(np.array([mean / whole])))
+        likelihood = float(w @ (mu * eta - own.area(eta))) + (mean - float(w @ mu)) * float(averages @ theta)
+        null = mean * float(constant[0]) - whole * float(own.area(constant)[0])
+        H = self.rows.moments(mean_of(self.family).weights(eta[:, np.newaxis]))
+        along = theta.copy()
+        along[0] = -float(averages[1:] @ theta[1:]) / averages[0]  # the mean of y has no part
+        error = math.sqrt(max(float(along @ H @ self.noise @ H @ along), 0.0))
+        root = 1 / self.prior if self.family.of_classes else np.zeros(len(self.prior))
+        inner = np.eye(len(root)) + self.noise * np.outer(root, root)
+        limited = self.noise - (self.noise * root) @ scipy.linalg.solve(
+            inner, root[:, np.newaxis] * self.noise, assume_a="pos"
+        )
+        return likelihood - null - float(np.sum(H * limited)), error
 
     @property
     def to_user(self) -> Floats:
@@ -463,6 +502,8 @@ def fit_model(
     q, H = len(found.theta), found.hessian
     unknown = (share < LEAST_KEPT) | (np.count_nonzero(rows.X, axis=0) < LEAST_DRAWN)
     unknown[:, 0] = False
+    if model.family.mean is not None and not _is_a_mean(model.family, rows, linear.b @ cross.T):
+        unknown[:] = True
     # The prior is not in the sensitivities. Coefficients that are not identified are taken as fixed.
     known = np.flatnonzero(~unknown.ravel())
     inverse, at = np.zeros_like(H), np.ix_(known, known)
@@ -470,7 +511,7 @@ def fit_model(
     energy = np.tile(rows.weights @ rows.X**2, q)[known]
     unit = 1 / np.sqrt(energy)
     scaled = H[at] * np.outer(unit, unit) + _SINGULAR * np.eye(len(known))
-    inverse[at] = np.outer(unit, unit) * scipy.linalg.inv(scaled)
+    inverse[at] = np.outer(unit, unit) * scipy.linalg.inv(scaled) if len(known) else scaled
     J = inverse @ np.kron(np.eye(q), cross)
     sampling = np.zeros_like(H)
     if n_rows is not None:
@@ -497,6 +538,7 @@ def fit_model(
         distances=distances,
         inverse=inverse,
         unknown=unknown,
+        prior=linear.prior,
         converged=found.converged,
         log_likelihood=_log_likelihood(model.family, rows, wanted, found.theta),
         null_log_likelihood=_log_likelihood(model.family, rows, wanted, null_coefficients(model.family, rows, wanted)),
@@ -530,6 +572,7 @@ def _unidentified(
         distances=zeros,
         inverse=zeros,
         unknown=np.ones((q, 1), dtype=bool),
+        prior=np.full(1, np.inf),
         converged=True,
         log_likelihood=level,
         null_log_likelihood=level,
@@ -668,6 +711,12 @@ def null_coefficients(family: Family, rows: Rows, wanted: Floats) -> Floats:
     else:
         theta[:, 0] = family.mean.link(np.minimum(mean, 1 - 1e-4) if family.of_classes else mean) / constant
     return theta
+
+
+def _is_a_mean(family: Family, rows: Rows, wanted: Floats) -> bool:
+    """Return whether a family has the noisy mean response; if not, no θ solves the equation of the constant."""
+    mean = float(wanted[0, 0] / rows.X[0, 0] / rows.weights.sum())
+    return mean > 0 and (mean < 1 or not family.of_classes)
 
 
 def _log_likelihood(family: Family, rows: Rows, wanted: Floats, theta: Floats) -> float:

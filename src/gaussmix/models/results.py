@@ -323,12 +323,18 @@ class Summary:
         stands_for: dict[str, tuple[str, ...]] | None = None,
         declared: str = "",
         cov_type: CovType = "nonrobust",
+        noise_dominates: bool | None = None,
     ) -> Summary:
-        """Return a summary from the distribution of coefficients and the least-squares fit."""
+        """Return a summary from the distribution of coefficients and the least-squares fit.
+
+        ``noise_dominates`` is whether the model beats the mean; by default whether the least-squares fit does.
+        """
         names, n = problem.names, problem.nobs
         mean = on_columns(problem.noisy, [0] if problem.intercept and problem.noisy.moment[0, 0] > 0 else [], [])
         rsquared = min(max(1 - fit.residual / mean.residual, 0.0), 1.0) if mean.residual > 0 else 0.0
         dominated = not (fit.kept and mean.residual > 0 and fit.risk <= (1 + 1e-9) * mean.risk)
+        if noise_dominates is not None:
+            dominated = noise_dominates
         degrees, sigma = n - len(fit.kept), math.nan
         least = 0.0 if problem.noisy.has_noise else -1e-9 * mean.residual  # rounding alone may make it negative
         if not dominated and degrees > 0 and not problem.weighted and fit.residual >= least:
@@ -486,19 +492,19 @@ class Summary:
         std_error = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             statistic = (effect - q) / std_error
-        return ContrastTest(words, effect, std_error, statistic, p_values(effect - q, std_error))
+        return ContrastTest(words, effect, std_error, statistic, p_values(effect - q, std_error), self.void)
 
     def wald_test(self, hypotheses: Hypotheses) -> JointTest:
         """Test linear hypotheses jointly: a chi-square test. Hypotheses as in :meth:`t_test`."""
         R, q, words = self._hypotheses(hypotheses)
         effect, covariance = self._coefficients.contrasts(R)
         statistic = wald_statistic(effect - q, covariance)
-        return JointTest(words, statistic, len(words), float(special.chdtrc(len(words), statistic)))
+        return JointTest(words, statistic, len(words), float(special.chdtrc(len(words), statistic)), self.void)
 
     def f_test(self, hypotheses: Hypotheses) -> JointTest:
         """Test linear hypotheses jointly: :meth:`wald_test` with the statistic divided by its degrees of freedom."""
         own = self.wald_test(hypotheses)
-        return JointTest(own.hypotheses, own.statistic / own.df, own.df, own.pvalue)
+        return JointTest(own.hypotheses, own.statistic / own.df, own.df, own.pvalue, self.void)
 
     def _hypotheses(self, given: Hypotheses) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Parse hypotheses. Those on a column omit levels that are counted with the reference level."""

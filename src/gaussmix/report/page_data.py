@@ -35,7 +35,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models.descriptive import NOISY, chosen_columns
 from gaussmix.models.design import Response, columns_behind, is_marked, needed_parts, part_name, parts_without
 from gaussmix.models.families import LOGIT, POISSON
-from gaussmix.models.glm import class_response, count_response
+from gaussmix.models.glm import class_response, count_response, mean_of_response, released_share
 from gaussmix.models.likelihood import FEWER_POINTS
 from gaussmix.models.linear import number_response
 from gaussmix.models.predictor_distribution import (
@@ -50,6 +50,7 @@ from gaussmix.models.release import Release
 from gaussmix.models.rendering import estimated_on
 from gaussmix.releases.counts import RowCounts, kinds_of
 from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.transcript import Transcript
 
 __all__ = [
     "CorrelationTable",
@@ -212,7 +213,7 @@ def _part(release: Release, name: str, part: Part) -> dict[str, Any]:
         "indices": list(schema.groups[name]),
         "columns": list(columns_behind(schema, name)),
         "needs": needs_of_part(schema, name),
-        "responses": _responses(schema, name, part),
+        "responses": _responses(release.statistic, name, part),
         "typed": kind in ("numeric", "boolean", "categorical")
         and name in schema.columns
         and not is_marked(schema, name),
@@ -220,9 +221,9 @@ def _part(release: Release, name: str, part: Part) -> dict[str, Any]:
     }
 
 
-def _responses(schema: Schema, name: str, part: Part) -> dict[str, Any] | None:
+def _responses(statistic: Transcript, name: str, part: Part) -> dict[str, Any] | None:
     """Return a part as a response, by scale of the coefficients; None if it cannot be a response."""
-    found: dict[str, Response] = {}
+    schema, found = statistic.schema, dict[str, Response]()
     if not is_marked(schema, name):
         if schema.intercept and (
             isinstance(part, Boolean) or (isinstance(part, Categorical) and len(part.labels) == 2)
@@ -232,7 +233,11 @@ def _responses(schema: Schema, name: str, part: Part) -> dict[str, Any] | None:
             found["linear"] = number_response(schema, name)
         if schema.intercept and isinstance(part, Numeric) and part.lower >= 0:
             found["poisson"] = count_response(schema, name, POISSON)
-    return {scale: _response(schema, response) for scale, response in found.items()} or None
+    means = {"logit": released_share, "poisson": mean_of_response}
+    return {
+        scale: _response(schema, response) | ({"mean": means[scale](statistic, response)} if scale in means else {})
+        for scale, response in found.items()
+    } or None
 
 
 def _response(schema: Schema, response: Response) -> dict[str, Any]:

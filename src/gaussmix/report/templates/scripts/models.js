@@ -141,14 +141,16 @@ function likelihood(release, problem, response, own, family, rows) {
     const cross = weightedMoments(X, new Float64Array(points).fill(1 / points), d), wanted = apply(cross, coefficients);
     const start = new Float64Array(d), mean = Math.max(wanted[0] / X[0], 1e-4);
     start[0] = family.link(family.ofClasses ? Math.min(mean, 1 - 1e-4) : mean) / X[0];
-    return { X, cross, ...solveNoisy(X, diagonal(cross), wanted, family, diagonal(congruence(cross, covariance)), prior, start) };
+    const noisyMean = wanted[0] / X[0];
+    return { X, cross, noisyMean, ...solveNoisy(X, diagonal(cross), wanted, family, diagonal(congruence(cross, covariance)), prior, start) };
   };
   const { shaped, sobol } = release, main = solved(shaped, wide ? sobol.fewer : sobol.points), { X, theta, eta } = main;
   const n = eta.length, drawn = kept.map((_, i) => { let many = 0; for (let r = 0; r < n; r++) many += Number(X[r * d + i] !== 0); return many; });
-  const unknown = kept.map((_, i) => i > 0 && (main.share[i] < LEAST_KEPT || drawn[i] < LEAST_DRAWN));
+  const isMean = main.noisyMean > 0 && (main.noisyMean < 1 || !family.ofClasses); // otherwise no θ has the noisy mean
+  const unknown = kept.map((_, i) => !isMean || (i > 0 && (main.share[i] < LEAST_KEPT || drawn[i] < LEAST_DRAWN)));
   const known = Array.from(unknown.keys()).filter((i) => !unknown[i]), unit = diagonal(main.cross).map((value) => 1 / Math.sqrt(value));
   const scaled = map(main.H, (value, i, j) => value * unit[i] * unit[j] + (i === j ? SINGULAR : 0));
-  const inner = solve(chosen(scaled, known), identity(known.length)), inverse = zeros(d, d);
+  const inner = known.length ? solve(chosen(scaled, known), identity(known.length)) : [], inverse = zeros(d, d);
   known.forEach((i, a) => known.forEach((j, c) => { inverse[i][j] = unit[i] * unit[j] * inner[a][c]; }));
   const J = multiply(inverse, main.cross), noise = congruence(J, covariance);
   const mu = eta.map(family.inverse), moment = weightedMoments(X, mu.map((value) => family.variance(value) / n), d);
@@ -168,11 +170,27 @@ function likelihood(release, problem, response, own, family, rows) {
     return place < 0 || unknown[place] || (i > 0 && T[i].some((value, k) => value !== 0 && unknown[k]));
   });
   const user = (A) => congruence(T, A), reasons = new Map(own.reasons);
-  lost.forEach((value, i) => { if (value && !reasons.has(i)) reasons.set(i, "too few events for its rows, or the model nearly separates the response"); });
+  lost.forEach((value, i) => { if (value && !reasons.has(i)) reasons.set(i, "too few events among its rows, or the model nearly separates the response"); });
   const found = distribution(apply(T, theta), user(noise), user(sampling), lost.map((value) => !value), user(assumed),
     curvatures({ X, eta, T, noise, inverse, family }));
   const separating = family.ofClasses ? separatingColumns({ X, theta, eta, family }, kept.map((i) => features[i].source), main.converged) : [];
-  return { ...own, ...found, reasons, converged: main.converged, separating };
+  const [more, itsError] = gain({ X, theta, unknown, family, noise, prior }, response.mean), dominated = unknown[0] || !(more > itsError);
+  return { ...own, ...found, reasons, dominated, converged: main.converged, separating };
+}
+
+// The log-likelihood per row in excess of that of a constant of this mean, and its standard error (Fit.gain of the library).
+function gain({ X, theta: solved, unknown, family, noise, prior }, mean) {
+  const d = noise.length, theta = Float64Array.from(solved, (value, i) => (unknown[i] ? 0 : value));
+  const eta = linearPredictors(X, theta), n = eta.length, constant = family.link(mean);
+  const average = (own) => eta.reduce((sum, value) => sum + own(value), 0) / n, averages = timesRows(X, new Float64Array(n).fill(1 / n), d);
+  const own = average((value) => family.inverse(value) * value - family.area(value)) + (mean - average(family.inverse)) * dot(averages, theta);
+  const H = weightedMoments(X, eta.map((value) => family.derivative(value) / n), d), along = Float64Array.from(theta);
+  along[0] = -(dot(averages, theta) - averages[0] * theta[0]) / averages[0]; // the mean of y has no part
+  const root = prior.map((value) => (family.ofClasses ? 1 / value : 0)); // the prior limits moves where classes are nearly separated
+  const inner = map(noise, (value, i, j) => value * root[i] * root[j] + (i === j ? 1 : 0));
+  const limited = multiply(map(noise, (value, _, j) => value * root[j]), solve(inner, map(noise, (value, i) => value * root[i])));
+  const trace = H.reduce((sum, row, i) => sum + dot(row, noise[i].map((value, j) => value - limited[i][j])), 0);
+  return [own - (mean * constant - family.area(constant)) - trace, Math.sqrt(Math.max(quadratic(apply(H, along), noise), 0))];
 }
 
 // Columns that nearly separate two classes; none unless the mean of μ(1 - μ) is less than a tenth of that of a constant μ.
