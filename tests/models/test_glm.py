@@ -651,7 +651,7 @@ def test_models_that_noise_dominates_predict_the_mean(name, response):
         excess = loss(y, raw, name == "logit") - loss(y, np.full(len(y), y.mean()), name == "logit")
         if model.summary().noise_dominates:
             of_params.append(np.nan_to_num(excess, nan=np.inf))
-            with pytest.warns(UserWarning, match="does not beat the mean"):
+            with pytest.warns(UserWarning, match="predicts no better than the mean"):
                 assert np.unique(model.predict(rows)).tolist() == [model._mean]
         else:
             kept.append(excess)
@@ -676,7 +676,7 @@ def test_a_mean_response_below_zero_identifies_nothing():
         assert all(map(math.isnan, model.params.values()))
         assert "No coefficient is identified at this budget." in str(model.summary())
         assert math.isnan(model.prsquared)
-        with pytest.warns(UserWarning, match="does not beat the mean"):
+        with pytest.warns(UserWarning, match="predicts no better than the mean"):
             assert (model.predict(rows[:3]) == model._mean).all()
         assert 0 < model._mean < 0.2
     assert hidden
@@ -687,7 +687,7 @@ def test_rates_that_noise_dominates_are_multiples_of_the_exposure():
     private = gm.release(rows, schema=SCHEMA, epsilon=0.1, delta=1e-6, random_state=0)
     model = private.poisson("claims", ON, exposure="years")
     assert model.summary().noise_dominates
-    with pytest.warns(UserWarning, match="does not beat the mean"):
+    with pytest.warns(UserWarning, match="predicts no better than the mean"):
         found = model.predict(rows)
     if np.isfinite(found).all():
         assert np.ptp(found / np.maximum(rows["years"], 1e-3)) < 1e-9 + np.max(found)
