@@ -82,7 +82,7 @@ class _Asked:
 
     def __init__(self, table: Floats, row: Floats) -> None:
         self.rows, self.one = rows_of(table), rows_of(row)
-        self.schema, self.unit, self.changes = SCHEMA, None, [self._upper(self.one.moments().sums())]
+        self.schema, self.unit, self.changes = SCHEMA, None, [self._upper(self.one.gram())]
 
     @staticmethod
     def _upper(sums: Any) -> Floats:
@@ -104,13 +104,13 @@ def losses(passes: int, epsilon: float, kind: str, present: bool, chunk: int) ->
     held = np.concatenate([table, row]) if present else table
     found: Rows = []
     account, rng = account_of(passes, epsilon), secure_generator()
-    moments = rows_of(held).moments()
+    sums = rows_of(held).gram()
     mechanism._Draw, kept = _Seen, mechanism._Draw  # type: ignore[misc]
     try:
         for _ in range(CHUNK):
             _Seen.log = []
             rows = _Asked(held, row)
-            mechanism.draw_passes(rows, lambda: moments, account, rng)  # type: ignore[arg-type]
+            mechanism.draw_passes(rows, lambda: sums, account, rng)  # type: ignore[arg-type]
             changes = rows.changes if passes == 1 else [rows.changes[0], np.ones(1), *rows.changes[1:]]
             total = 0.0
             for (noise, sigma), change in zip(_Seen.log, changes, strict=True):

@@ -104,7 +104,7 @@ class Script:
 
 def drawn(data, account, models, unit=None):
     rows, rng = rows_of(data, SCHEMA, unit=unit, new_key=lambda: bytes(32)), np.random.default_rng(0)
-    return draw_passes(rows, rows.moments, account, rng, models=models)
+    return draw_passes(rows, rows.gram, account, rng, models=models)
 
 
 ROWS = {
@@ -345,7 +345,7 @@ def test_what_models_are_refused_for(tmp_path):
         asked("sick ~ x", schema=Schema.of({"x": [-1, 1], "sick": "boolean"}, intercept=0))
     with pytest.raises(gm.ArgumentError, match="finite epsilon"):
         prepare(SCHEMA, gm.Budget(np.inf, 1e-6), models=["sick ~ x"])
-    moments = rows_of(table(), SCHEMA).moments()
+    moments = gm.Moments.of(table(), SCHEMA)
     with pytest.raises(gm.ArgumentError, match="only one pass"):
         prepare(SCHEMA, gm.Budget(1.0, 1e-6), models=["sick ~ x"]).draw(rows_of(moments))
 

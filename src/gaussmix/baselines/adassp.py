@@ -96,7 +96,7 @@ class PreparedAdaSSP:
         x_norm = schema.norm_of([X], intercept=True) / schema.row_norm
         y_norm = schema.norm_of(targets) / schema.row_norm
         check_rows(rows, schema)
-        gram, p = rows.moments().gram(), len(features)
+        gram, p = rows.gram().floats(), len(features)
         self._once.take()
         XX, XY = gram[np.ix_(features, features)], gram[np.ix_(features, responses)]
         noisy_eigenvalue = _noisy_eigenvalue(XX, schema.n_columns, x_norm**2, s, self.n_rows, self.rng)

@@ -106,7 +106,7 @@ class PreparedSheffet:
         proportional to that noise.
         """
         check_rows(rows, self.schema)
-        account, gram = self.account, rows.moments().gram()
+        account, gram = self.account, rows.gram().floats()
         self._once.take()
         lower, error = eigenvalue_and_error(gram, self.schema.n_columns, self.n_rows)
         z = self.rng.laplace(scale=account.laplace_scale * (1 + 2 * error))

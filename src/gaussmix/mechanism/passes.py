@@ -38,7 +38,6 @@ from gaussmix.accounting.discrete import LatticeAccount, diagonal_sigma, off_dia
 from gaussmix.accounting.parameters import Neighbours
 from gaussmix.data.gram import ExactSums
 from gaussmix.data.marginals import MarginalSums
-from gaussmix.data.moments import Moments
 from gaussmix.data.rows import RowSource
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
@@ -96,7 +95,7 @@ def cost_of(columns: int, passes: int) -> tuple[float, int]:
 
 def draw_passes(
     rows: RowSource,
-    first: Callable[[], Moments],
+    first: Callable[[], ExactSums],
     account: LatticeAccount,
     rng: np.random.Generator,
     *,
@@ -114,7 +113,7 @@ def draw_passes(
     rows : RowSource
         The table. It must be possible to read it once per pass.
     first : function
-        Returns exact moments of all rows for the first pass; called once, unless the journal has all that needs them.
+        Returns the exact Gram matrix of all rows; called once, unless the journal has all that needs it.
     account : LatticeAccount
         The account of the releases that `releases_of` lists for a schedule.
     rng : Generator
@@ -141,7 +140,7 @@ def draw_passes(
     if journal is not None:
         journal.ask(f"schema {schema.fingerprint}")
     draw.agree("Pass 1", *mu, most)
-    output = PassOutput(draw.matrix(lambda: first().sums(), mu[0], most=most), mu[0])
+    output = PassOutput(draw.matrix(first, mu[0], most=most), mu[0])
     outputs = [output]
     if len(mu) > 1:
         number, persons = _counted(draw, rows, first, budgets.passes[0])
@@ -213,10 +212,10 @@ def draw_marginals(
     return Marginals(plan, counts, sums[:first], sums[first:], mu)
 
 
-def _counted(draw: _Draw, rows: RowSource, first: Callable[[], Moments], mu: float) -> tuple[float, Persons | None]:
+def _counted(draw: _Draw, rows: RowSource, first: Callable[[], ExactSums], mu: float) -> tuple[float, Persons | None]:
     """Return the noisy number of rows; for privacy units, also that of units, each count with half of μ²."""
     if rows.unit is None:
-        return float(draw.vector(lambda: np.array([first().sums().n]), mu)[0]), None
+        return float(draw.vector(lambda: np.array([first().n]), mu)[0]), None
     (part,) = split_mu(mu, [Fraction(1, 2)])
 
     def count(which: int) -> Integers:

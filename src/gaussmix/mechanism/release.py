@@ -54,6 +54,7 @@ from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller, war
 from gaussmix.accounting.sites import Sites, joint_account
 from gaussmix.data.columns import Numeric
 from gaussmix.data.contributions import UNIQUE, PrivacyUnit
+from gaussmix.data.gram import ExactSums
 from gaussmix.data.marginals import MarginalSums, has_marginals
 from gaussmix.data.moments import Moments
 from gaussmix.data.per_unit import UnitTable, WithinTable
@@ -219,17 +220,19 @@ SEED_KNOWN = Condition(
 )
 
 
-def nonprivate_release(moments: Moments, *, made_by: str = "release", declared: Schema | None = None) -> Release:
+def nonprivate_release(
+    sums: ExactSums, schema: Schema, *, made_by: str = "release", declared: Schema | None = None
+) -> Release:
     """Return a release of the exact Gram matrix, for ``epsilon=inf``. **Not private**, and certified as such."""
     certificate = certify(
-        moments.schema if declared is None else declared,
+        schema if declared is None else declared,
         NonPrivate(),
         secure_generator(),
         made_by=made_by,
         budget=(math.inf, 1.0),
         neighbours="add-remove",
     )
-    return Release(Transcript((PassOutput(moments.gram(), math.inf),), moments.schema), certificate)
+    return Release(Transcript((PassOutput(sums.floats(), math.inf),), schema), certificate)
 
 
 def certify(
@@ -481,7 +484,7 @@ class Prepared:
             first = None
             if not (several and self.marginals is not None):
                 rows = self._coded(rows, {} if self.thresholds == "auto" else self.thresholds, stack)
-                first = functools.cache(functools.partial(rows.moments, cache=keys))
+                first = functools.cache(functools.partial(rows.gram, cache=keys))
             # The first reading checks every value before anything is charged.
             if journal is None or not journal.drawn:
                 exact() if first is None else first()
@@ -489,8 +492,8 @@ class Prepared:
             if protects:
                 remember(origins)
             if account is None:
-                gram = rows.moments() if first is None else first()
-                return self._written(nonprivate_release(gram, made_by=self.made_by, declared=self.schema))
+                sums = rows.gram() if first is None else first()
+                return self._written(nonprivate_release(sums, rows.schema, made_by=self.made_by, declared=self.schema))
             long = several or self.models is not None or self.joint is not None
             with nullcontext() if long else interruptions_wait():
                 # Several passes, declared models and other sites take long and can be interrupted.
@@ -508,7 +511,7 @@ class Prepared:
         plan = cast(MarginalPlan, self.marginals)
         if self.schema.weight is not None:  # the base schema does not refuse negative weights
             with closing(rows.recoded(self.schema)) as weighted:
-                weighted.moments()
+                weighted.gram()
         with closing(rows.recoded(plan.schema)) as base:
             return base.aggregate(plan.query, describe="Counting")
 
@@ -521,7 +524,7 @@ class Prepared:
     def _drawn(
         self,
         rows: RowSource,
-        first: Callable[[], Moments] | None,
+        first: Callable[[], ExactSums] | None,
         exact: Callable[[], MarginalSums],
         account: LatticeAccount,
         stack: ExitStack,
@@ -548,7 +551,7 @@ class Prepared:
             thresholds = marginals.thresholds() if self.thresholds == "auto" else self.thresholds
             rows = self._coded(rows, thresholds, stack)
         if first is None:
-            first = functools.partial(rows.moments, cache=keys, limit=self._cached_rate(account, marginals))
+            first = functools.partial(rows.gram, cache=keys, limit=self._cached_rate(account, marginals))
         transcript = draw_passes(
             rows,
             first,
