@@ -50,7 +50,7 @@ from gaussmix._files import Output, refuse_inputs, reserve
 from gaussmix._version import __version__
 from gaussmix.accounting.accounts import Account, NonPrivate
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma
-from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller, warn_if_weak
+from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller
 from gaussmix.accounting.sites import Sites, joint_account
 from gaussmix.data.columns import Numeric
 from gaussmix.data.contributions import UNIQUE, PrivacyUnit
@@ -73,7 +73,7 @@ from gaussmix.errors import (
     OutputError,
 )
 from gaussmix.ledger import Budget, Ledger
-from gaussmix.ledger.budget import Charged
+from gaussmix.ledger.budget import Charged, warn_if_weak
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.journal import Journal, refuse_unfinished
 from gaussmix.mechanism.noise import Parties, describe, generator, secure_generator

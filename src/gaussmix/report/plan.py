@@ -41,13 +41,14 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.discrete import LatticeAccount, lattice_account
-from gaussmix.accounting.parameters import LARGEST_EPSILON, Neighbours, warn_if_weak
+from gaussmix.accounting.parameters import LARGEST_EPSILON, Neighbours
 from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.data.encode import BlockEncoder
 from gaussmix.data.marginals import has_marginals
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.data.terms import Numbers, TermValues
 from gaussmix.errors import ArgumentError, BudgetUnmetError
+from gaussmix.ledger.budget import warn_if_weak
 from gaussmix.releases.marginals import MarginalPlan
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
