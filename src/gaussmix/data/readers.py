@@ -528,7 +528,7 @@ def ahead(found: Generator[T]) -> Generator[T]:
     under which pools take tasks: none is waited for, and no task is submitted. The thread closes ``found`` when it
     ends.
     """
-    pool = ThreadPoolExecutor(1, initializer=_close_at_end, initargs=(found,))
+    pool = ThreadPoolExecutor(1, initializer=_ClosedAtEnd, initargs=(found,))
     coming: deque[Future[T | None]] = deque()
     try:
         coming.extend(pool.submit(next, found, None) for _ in range(READAHEAD))
@@ -544,13 +544,12 @@ def ahead(found: Generator[T]) -> Generator[T]:
 _of_thread = threading.local()  # whose values Python deletes in their thread when it ends
 
 
-def _close_at_end(found: Generator[Any]) -> None:
-    _of_thread.closing = _Closing(found)
+class _ClosedAtEnd:
+    """A generator that is closed when the thread ends in which this object was made."""
 
-
-class _Closing:
     def __init__(self, found: Generator[Any]) -> None:
         self._found = found
+        _of_thread.closing = self
 
     def __del__(self) -> None:
         with suppress(Exception):
