@@ -216,12 +216,13 @@ def test_the_account_has_every_output():
     models = budget_of()
     account = account_of(models)
     budgets = budgets_of(account, models)
-    assert len(budgets.passes) == len(account_of(None).noise_mu)
+    parts = (budgets.count, *budgets.in_turn)
+    assert len(parts) == len(account_of(None).noise_mu)
     assert [len(own) for own in budgets.models] == [4, 4, 4, 2]
     assert sum(Fraction(part) ** 2 for part in account.noise_mu) <= Fraction(account.mu) ** 2
     share = sum(part**2 for own in budgets.models for part in own) / account.mu**2
     assert share == pytest.approx(0.4)
-    assert np.sqrt(0.6) * np.array(account_of(None).noise_mu) == pytest.approx(budgets.passes)
+    assert np.sqrt(0.6) * np.array(account_of(None).noise_mu) == pytest.approx(parts)
     assert accounts_for(account, 4, SCHEMA.n_columns, models=models)
     for other in (
         replace(models, share=0.5),

@@ -135,22 +135,21 @@ def draw_passes(
     first = functools.cache(first)
     draw, schema = _Draw(account, rng, parties, journal, progress=progress), rows.schema
     budgets = budgets_of(account, models, marginals=marginals is not None)
-    mu = budgets.passes if len(budgets.passes) == 1 else budgets.passes[1:]
     most = 1 if rows.unit is None else rows.unit.max_contributions
     if journal is not None:
         journal.ask(f"schema {schema.fingerprint}")
-    draw.agree("Pass 1", *mu, most)
-    output = PassOutput(draw.matrix(first, mu[0], most=most), mu[0])
+    draw.agree("Pass 1", *budgets.in_turn, most)
+    output = PassOutput(draw.matrix(first, budgets.passes[0], most=most), budgets.passes[0])
     outputs = [output]
-    if len(mu) > 1:
-        number, persons = _counted(draw, rows, first, budgets.passes[0])
+    if budgets.count is not None:
+        number, persons = _counted(draw, rows, first, budgets.count)
         rates = rates_of(account, number, schema.n_columns, models=models, marginals=marginals is not None)
         keys = Sample(1.0, rng.bytes(32)) if keys is None else keys
         samples = [None if rate == 1.0 else keys.at(rate) for rate in rates]
         # Sampling keys have 16 bits, so that rates are rounded.
         rates = [1.0 if sample is None else sample.rate for sample in samples]
-        state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)], rows.unit)
-        passes = len(mu) // 2 + 1
+        mu = [part * rate for part, rate in zip(budgets.in_turn, rates, strict=True)]
+        state, passes = start(schema, output.matrix, mu, rows.unit), len(budgets.passes)
 
         def request_of(number: int, known: State) -> PassRequest:
             q, histogram = 2 * number - 1, plan_histogram(known)
@@ -160,7 +159,7 @@ def draw_passes(
             found = draw.histograms(
                 lambda: rows.counts(transforms, histogram.edges, sample=samples[q], describe=words),
                 [len(edges) + 1 for edges in histogram.edges],
-                mu[q],
+                budgets.histograms[number - 1],
             )
             seen = tuple(count / rates[q] for count in found)
             return plan_pass(known, histogram, seen)
@@ -169,9 +168,10 @@ def draw_passes(
             p, words = 2 * number, f"Pass {number + 1} of {passes}"
             draw.agree(words, request.metric.transform, request.clip, rates[p])
             matrix = draw.matrix(
-                lambda: rows.mapped(request.metric.transform, request.clip, sample=samples[p], describe=words), mu[p]
+                lambda: rows.mapped(request.metric.transform, request.clip, sample=samples[p], describe=words),
+                budgets.passes[number],
             )
-            output = PassOutput(matrix, mu[p], request, rates[p], rates[p - 1])
+            output = PassOutput(matrix, budgets.passes[number], request, rates[p], rates[p - 1])
             outputs.append(output)
             return output.matrix / output.rate
 

@@ -753,7 +753,7 @@ def prepare(
         if account is not None:
             if not has_several_passes(account, asked):
                 plan = None
-            passes_drawn = max(len(budgets_of(account, asked, marginals=plan is not None).passes) // 2, 1)
+            passes_drawn = len(budgets_of(account, asked, marginals=plan is not None).passes)
             cells = None if plan is None else plan.coordinates
             m = schema.n_columns
             if not accounts_for(account, passes_drawn, m, models=asked, persons=bounded is not None, marginals=cells):
@@ -918,7 +918,7 @@ def _most_bytes(
 ) -> int:
     """Bound the size of a release's file by the number of its blocks of m × m numbers and of its column names."""
     m, declared = schema.n_columns, 0 if models is None else len(models.models)
-    passes = 1 if account is None else len(budgets_of(account, models, marginals=plan is not None).passes) // 2 + 1
+    passes = 1 if account is None else len(budgets_of(account, models, marginals=plan is not None).passes)
     numbers = 0 if plan is None else sum(plan.coordinates) + 4 * len(schema.columns)
     # G, N, a matrix for each pass, a transform for each but the first; two matrices for each model
     blocks = 2 * passes + 1 + 2 * declared

@@ -566,9 +566,9 @@ class Planner:
         trial = Trial.of(self.schema, table, n)
         # μ of all releases except the count. The Gram matrix of a share π of the rows, divided by π, has noise 1/π
         # times as large.
-        parts = budgets_of(account, marginals=self._has_marginals).passes
+        parts = budgets_of(account, marginals=self._has_marginals).in_turn
         rates = rates_of(account, n, m, marginals=self._has_marginals)
-        mu = [part * rate for part, rate in zip(parts[len(parts) > 1 :], rates, strict=True)]
+        mu = [part * rate for part, rate in zip(parts, rates, strict=True)]
         found = []
         for draw in range(DRAWS):
             drawn = trial.draw(mu, np.random.default_rng(draw))
