@@ -479,26 +479,28 @@ class Prepared:
         account = self._account_for(rows)
         several = account is not None and has_several_passes(account, self.models)
         keys = Sample(1.0, self.rng.bytes(32)) if several else None
+        plan = self.marginals if several else None
         with ExitStack() as stack:
-            exact = functools.cache(functools.partial(self._marginal_sums, rows))
-            first = None
-            if not (several and self.marginals is not None):
+            first: Callable[[], Any]  # exact sums of the first reading: of marginals, or else of the first pass
+            if plan is None:
                 rows = self._coded(rows, {} if self.thresholds == "auto" else self.thresholds, stack)
                 first = functools.cache(functools.partial(rows.gram, cache=keys))
+            else:
+                first = functools.cache(functools.partial(self._marginal_sums, rows, plan))
             # The first reading checks every value before anything is charged.
             if journal is None or not journal.drawn:
-                exact() if first is None else first()
+                first()
             self._once.take()
             if protects:
                 remember(origins)
             if account is None:
-                sums = rows.gram() if first is None else first()
+                sums = cast(ExactSums, first())
                 return self._written(nonprivate_release(sums, rows.schema, made_by=self.made_by, declared=self.schema))
             long = several or self.models is not None or self.joint is not None
             with nullcontext() if long else interruptions_wait():
                 # Several passes, declared models and other sites take long and can be interrupted.
                 try:
-                    private = self._drawn(rows, first, exact, account, stack, keys=keys, progress=progress)
+                    private = self._drawn(rows, first, plan, account, stack, keys=keys, progress=progress)
                     with interruptions_wait():
                         return self._written(private)
                 except BaseException as error:
@@ -506,9 +508,8 @@ class Prepared:
                         error.add_note(journal.words(_spent(self.budget, account)))
                     raise
 
-    def _marginal_sums(self, rows: RowSource) -> MarginalSums:
+    def _marginal_sums(self, rows: RowSource, plan: MarginalPlan) -> MarginalSums:
         """Return exact sums for the marginals."""
-        plan = cast(MarginalPlan, self.marginals)
         if self.schema.weight is not None:  # the base schema does not refuse negative weights
             with closing(rows.recoded(self.schema)) as weighted:
                 weighted.gram()
@@ -524,8 +525,8 @@ class Prepared:
     def _drawn(
         self,
         rows: RowSource,
-        first: Callable[[], ExactSums] | None,
-        exact: Callable[[], MarginalSums],
+        first: Callable[[], Any],
+        plan: MarginalPlan | None,
         account: LatticeAccount,
         stack: ExitStack,
         *,
@@ -534,7 +535,7 @@ class Prepared:
     ) -> Release:
         """Record the release, then draw it: a crash costs budget, not privacy.
 
-        ``first`` is the first pass if there are no marginals, and ``exact`` returns the sums of marginals; ``keys`` are
+        ``first`` returns the sums of the marginals of ``plan``, or of the first pass if there are none; ``keys`` are
         sampling keys under which the first pass caches rows for later ones.
         """
         file, joint, charged = None if self.output is None else self.output.path, self.joint, None
@@ -544,13 +545,12 @@ class Prepared:
         else:
             charged = self._charged(account, file)
         marginals = None
-        if first is None and self.marginals is not None:
+        if plan is not None:
             marginals = draw_marginals(
-                exact, self.marginals, account, self.rng, models=self.models, parties=joint, journal=self.journal
+                first, plan, account, self.rng, models=self.models, parties=joint, journal=self.journal
             )
             thresholds = marginals.thresholds() if self.thresholds == "auto" else self.thresholds
             rows = self._coded(rows, thresholds, stack)
-        if first is None:
             first = functools.partial(rows.gram, cache=keys, limit=self._cached_rate(account, marginals))
         transcript = draw_passes(
             rows,
@@ -585,12 +585,12 @@ class Prepared:
         )
         return Release(transcript, certificate)
 
-    def _cached_rate(self, account: LatticeAccount, marginals: Marginals | None) -> float | None:
+    def _cached_rate(self, account: LatticeAccount, marginals: Marginals) -> float | None:
         """Return the rate of the largest sample that later passes need and the cache holds, from noisy counts.
 
-        None if there is none, or no noisy count of rows yet; sums of weights do not count rows.
+        None if there is none; sums of weights do not count rows.
         """
-        if marginals is None or self.schema.weight is not None:
+        if self.schema.weight is not None:
             return None
         rows, m, most = max(marginals.rows[0], 1.0), self.schema.n_columns, marginals.plan.max_contributions
         # There may be as few units as rows/j. The count from which rates are computed later has other noise.
