@@ -64,16 +64,18 @@ class _Seen(mechanism._Draw):
     log: ClassVar[list[tuple[Floats, Floats]]] = []
 
     def matrix(self, sums: Any, mu: float, *, most: int = 1) -> Floats:
-        out = super().matrix(sums, mu, most=most)
-        exact = sums.high + sums.low / 2.0**40
+        found = sums()
+        out = super().matrix(lambda: found, mu, most=most)
+        exact = found.high + found.low / 2.0**40
         upper = np.triu_indices(len(out))
         sigma = most * np.where(upper[0] == upper[1], 1 / mu, 1 / (math.sqrt(2) * mu))
         self.log.append((out[upper] - exact[upper], sigma))
         return out
 
     def vector(self, sums: Any, mu: float, *, most: int = 1, unit_bits: int = 0) -> Floats:
-        out = super().vector(sums, mu, most=most, unit_bits=unit_bits)
-        self.log.append((out - sums, np.full(len(out), most / mu)))
+        found = sums()
+        out = super().vector(lambda: found, mu, most=most, unit_bits=unit_bits)
+        self.log.append((out - found, np.full(len(out), most / mu)))
         return out
 
 
