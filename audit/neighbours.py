@@ -96,7 +96,7 @@ class Neighbours:
 
     def grams(self, schema: Schema | None = None) -> tuple[Floats, Floats]:
         """Return the exact Gram matrices with the row absent and present, for rows of norm at most 1."""
-        absent, present = (self.rows(present=there, schema=schema).moments().gram() for there in (False, True))
+        absent, present = (self.rows(present=there, schema=schema).gram().floats() for there in (False, True))
         return absent, present
 
 

@@ -112,9 +112,9 @@ class GramRelease(Subject):
     def scores(self, *, present: bool) -> Iterator[list[float]]:
         """Yield the ratio of all matrices and what was requested in each pass."""
         rows, rng = self.neighbours.rows(present=present), secure_generator()
-        moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
+        sums, ratio = rows.gram(), TranscriptRatio(self.neighbours, rows.schema)
         while True:
-            yield ratio.scores(draw_passes(rows, lambda: moments, self.accounts[0], rng))
+            yield ratio.scores(draw_passes(rows, lambda: sums, self.accounts[0], rng))
 
 
 class Coalition:
@@ -182,11 +182,11 @@ class JointRelease(Subject):
         """Yield the ratio of all matrices and what was requested in each pass."""
         near, rng = self.neighbours, secure_generator()
         rows = near.rows(present=present)
-        moments, ratio = rows.moments(), TranscriptRatio(near, rows.schema)
+        sums, ratio = rows.gram(), TranscriptRatio(near, rows.schema)
         honest = self.sites.number - self.sites.colluding if self.honest is None else self.honest
         while True:
             view = Coalition(self.sites, honest, rng)
-            yield ratio.scores(draw_passes(rows, lambda: moments, self.account, rng, parties=view))
+            yield ratio.scores(draw_passes(rows, lambda: sums, self.account, rng, parties=view))
 
 
 @dataclass
@@ -215,7 +215,7 @@ class CodedRelease(Subject):
             ratio += gaussian_ratio(drawn, absent[1], there[1], sigma=sums_se)
             coded = near.schema.coded(marginals.thresholds())
             rows = near.rows(present=present, schema=coded)
-            transcript = draw_passes(rows, rows.moments, account, rng, marginals=marginals)
+            transcript = draw_passes(rows, rows.gram, account, rng, marginals=marginals)
             first, *others = TranscriptRatio(near, coded).scores(transcript)
             _, upper = coded.thresholds_within(near.schema).get("y", (-1.0, 1.0))
             yield [ratio + first, *others, upper]
@@ -269,9 +269,9 @@ class LedgerReleases(Subject):
     def scores(self, *, present: bool) -> Iterator[list[float]]:
         """Yield the ratio of all releases."""
         rows, rng = self.neighbours.rows(present=present), secure_generator()
-        moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
+        sums, ratio = rows.gram(), TranscriptRatio(self.neighbours, rows.schema)
         while True:
-            yield [sum(ratio.scores(draw_passes(rows, lambda: moments, account, rng))[0] for account in self.accounts)]
+            yield [sum(ratio.scores(draw_passes(rows, lambda: sums, account, rng))[0] for account in self.accounts)]
 
 
 # The mechanisms of the paper

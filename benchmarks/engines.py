@@ -138,7 +138,7 @@ def sums_of(data: Any, options: ReadOptions, asked: list[tuple[Transform, float]
     plan = MarginalPlan(schema, (), 1 if unit is None else unit.max_contributions, "add-remove")
     rows = rows_of(data, schema, options, unit=unit, new_key=lambda: bytes(32))
     counted = rows.recoded(plan.schema).aggregate(plan.query)
-    first = rows.moments().sums()
+    first = rows.gram()
     found = [counted.counts, counted.sums, counted.squares, first.high, first.low, np.array([first.n])]
     for transform, clip in asked:
         found += rows.counts([transform], [bin_edges(clip / 8)])
@@ -273,7 +273,7 @@ class Tally:
     def run(self, data: Any, **options: Any) -> None:
         """Add up one table."""
         try:
-            found = rows_of(data, SCHEMA, ReadOptions(**options)).moments().sums()
+            found = rows_of(data, SCHEMA, ReadOptions(**options)).gram()
             same = np.array_equal(found.high, self._wanted.high) and np.array_equal(found.low, self._wanted.low)
             self.counts["exact" if same and found.n == self._wanted.n else "wrong"] += 1
         except gm.errors.DataError:
@@ -290,7 +290,7 @@ def inject_faults(rows: int, runs: int, faults: Sequence[str]) -> bool:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "rows.parquet"
         write_rows(path, rows)
-        wanted = rows_of(path, SCHEMA).moments().sums()
+        wanted = rows_of(path, SCHEMA).gram()
         if FAULTS[0] in faults:
             tallies.append(_dask_faults(path, Tally("Dask: worker killed", wanted), runs))
         kinds = [fault for fault in FAULTS[1:] if fault in faults]

@@ -36,7 +36,7 @@ REPEATS = 5
 
 def learned(rows: ArrayRows, n: int) -> tuple[list[Transform], list[Floats], Transform, float]:
     """What later passes ask for: two metrics and their bins for a histogram, one transform and its clip."""
-    values, vectors = np.linalg.eigh(rows.moments().gram() / n)
+    values, vectors = np.linalg.eigh(rows.gram().floats() / n)
     rotation, values = Transform.nearest(vectors.T), np.maximum(values, 1e-6)
     metrics = [Transform(rotation.integers, rotation.scales * values ** (-power / 2)) for power in (0.75, 1.0)]
     edges = [bin_edges(float(np.sum(values ** (1 - power)))) for power in (0.75, 1.0)]
@@ -51,7 +51,7 @@ def parts(n: int, d: int) -> dict[str, float]:
     rows = ArrayRows(A, y, Schema.of({"X": {"size": d, "lower": -1, "upper": 1}, "y": [-1, 1]}), threads=1)
     metrics, edges, triangle, clip = learned(rows, n)
     read: dict[str, Callable[[], object]] = {
-        "first pass": rows.moments,
+        "first pass": rows.gram,
         "later pass": lambda: rows.mapped(triangle, clip),
         "histogram": lambda: rows.counts(metrics, edges),
     }

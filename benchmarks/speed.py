@@ -98,11 +98,11 @@ def readings(make: Callable[[], ArrayRows], early: Sample | None, histograms: Sa
 
     Passes between the first and the last read the sample ``early``, histograms theirs; None is every row.
     """
-    metrics, edges, triangle, clip = learned(make(), make().moments().sums().n)
+    metrics, edges, triangle, clip = learned(make(), make().gram().n)
 
     def read() -> None:
         rows = make()  # it keeps sampling keys
-        rows.moments()
+        rows.gram()
         for sample in (early, early, None):
             rows.counts(metrics, edges, histograms)
             rows.mapped(triangle, clip, sample)
@@ -121,7 +121,7 @@ def passes(
     whole = Sample.secure(1.0)
     early, histograms = (None if rate == 1 else whole.at(rate) for rate in rates)
     contenders = {
-        "one": lambda: ArrayRows(A, y, schema).moments(),
+        "one": lambda: ArrayRows(A, y, schema).gram(),
         "four": readings(lambda: ArrayRows(A, y, schema), early, histograms),
         "A.T @ A": lambda: A.T @ A,
         "dsyrk": lambda: dsyrk(1.0, A.T),

@@ -64,16 +64,18 @@ class _Seen(mechanism._Draw):
     log: ClassVar[list[tuple[Floats, Floats]]] = []
 
     def matrix(self, sums: Any, mu: float, *, most: int = 1) -> Floats:
-        out = super().matrix(sums, mu, most=most)
-        exact = sums.high + sums.low / 2.0**40
+        found = sums()
+        out = super().matrix(lambda: found, mu, most=most)
+        exact = found.high + found.low / 2.0**40
         upper = np.triu_indices(len(out))
         sigma = most * np.where(upper[0] == upper[1], 1 / mu, 1 / (math.sqrt(2) * mu))
         self.log.append((out[upper] - exact[upper], sigma))
         return out
 
     def vector(self, sums: Any, mu: float, *, most: int = 1, unit_bits: int = 0) -> Floats:
-        out = super().vector(sums, mu, most=most, unit_bits=unit_bits)
-        self.log.append((out - sums, np.full(len(out), most / mu)))
+        found = sums()
+        out = super().vector(lambda: found, mu, most=most, unit_bits=unit_bits)
+        self.log.append((out - found, np.full(len(out), most / mu)))
         return out
 
 
@@ -82,7 +84,7 @@ class _Asked:
 
     def __init__(self, table: Floats, row: Floats) -> None:
         self.rows, self.one = rows_of(table), rows_of(row)
-        self.schema, self.unit, self.changes = SCHEMA, None, [self._upper(self.one.moments().sums())]
+        self.schema, self.unit, self.changes = SCHEMA, None, [self._upper(self.one.gram())]
 
     @staticmethod
     def _upper(sums: Any) -> Floats:
@@ -104,13 +106,13 @@ def losses(passes: int, epsilon: float, kind: str, present: bool, chunk: int) ->
     held = np.concatenate([table, row]) if present else table
     found: Rows = []
     account, rng = account_of(passes, epsilon), secure_generator()
-    moments = rows_of(held).moments()
+    sums = rows_of(held).gram()
     mechanism._Draw, kept = _Seen, mechanism._Draw  # type: ignore[misc]
     try:
         for _ in range(CHUNK):
             _Seen.log = []
             rows = _Asked(held, row)
-            mechanism.draw_passes(rows, lambda: moments, account, rng)  # type: ignore[arg-type]
+            mechanism.draw_passes(rows, lambda: sums, account, rng)  # type: ignore[arg-type]
             changes = rows.changes if passes == 1 else [rows.changes[0], np.ones(1), *rows.changes[1:]]
             total = 0.0
             for (noise, sigma), change in zip(_Seen.log, changes, strict=True):

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 import gaussmix as gm
-from gaussmix.accounting.parameters import warn_if_weak
+from gaussmix.ledger.budget import warn_if_weak
 
 TABLE, SCHEMA = {"x": [0.5, 0.25]}, {"x": [0, 1]}
 

@@ -90,7 +90,7 @@ def test_claimed_curves_go_through_the_claim(name):
 def test_passes_over_binary_columns_stay_in_the_declared_metric():
     subject, rng = SUBJECTS["passes-binary"](epsilon=0.25, delta=0.2), np.random.default_rng(0)
     rows = subject.neighbours.rows(present=True)
-    drawn = passes.draw_passes(rows, rows.moments, *subject.accounts, rng)
+    drawn = passes.draw_passes(rows, rows.gram, *subject.accounts, rng)
     assert [output.request.metric.declared for output in drawn.passes[1:]] == [True] * 3
 
 
@@ -204,7 +204,7 @@ class EigenvalueBound(subjects.FittedMixing):
     """The published bound on the eigenvalue alone: less than Algorithm 1 publishes, but fast."""
 
     def scores(self, *, present):
-        gram, found = self.neighbours.rows(present=present).moments().gram(), self.calibration
+        gram, found = self.neighbours.rows(present=present).gram().floats(), self.calibration
         rng = subjects.secure_generator()
         while True:
             yield [mixing.draw_eigenvalue(gram, found.gamma, found.eta, found.tau, found.eigenvalue_error, rng)]
@@ -440,7 +440,7 @@ class BoundFromTheData(Subject):
         rows, rng = ArrayRows(X, y, schema, threads=1), secure_generator()
         (account,) = SUBJECTS["release"](**self.budget).accounts
         while True:
-            drawn = passes.draw_passes(rows, rows.moments, account, rng)
+            drawn = passes.draw_passes(rows, rows.gram, account, rng)
             yield [float(drawn.passes[0].matrix[0, 0]), float(drawn.schema.columns["X"].upper)]
 
 

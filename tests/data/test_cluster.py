@@ -26,8 +26,8 @@ def is_clustered(data):
     return isinstance(open_table(data), ClusterTable)
 
 
-def moments_on_cluster(data, schema, **options):
-    return rows_of(data, schema, ReadOptions(**options)).moments()
+def gram_on_cluster(data, schema, **options):
+    return rows_of(data, schema, ReadOptions(**options)).gram()
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +54,16 @@ def test_dask_frames_and_arrays(table, gram):
 
     frame = dd.from_pandas(table, npartitions=7)
     assert is_clustered(frame)
-    assert np.array_equal(moments_on_cluster(frame, SCHEMA).gram(), gram)
+    assert np.array_equal(gram_on_cluster(frame, SCHEMA).floats(), gram)
     empty = dd.concat([frame, frame[frame["age"] > 1000]])  # partitions without rows
-    assert np.array_equal(moments_on_cluster(empty, SCHEMA).gram(), gram)
+    assert np.array_equal(gram_on_cluster(empty, SCHEMA).floats(), gram)
     X = np.random.default_rng(0).normal(size=(1000, 2))
     schema = {"a": [0, 1], "b": [-3, 3]}
     array = (da.from_array(X, chunks=(300, 1)), ["a", "b"])
     assert is_clustered(array)
-    assert np.array_equal(moments_on_cluster(array, schema).gram(), gm.Moments.of((X, ["a", "b"]), schema).gram())
+    assert np.array_equal(gram_on_cluster(array, schema).floats(), gm.Moments.of((X, ["a", "b"]), schema).gram())
     with pytest.raises(ValueError, match="'weight' is not in the table"):
-        moments_on_cluster(frame, {"weight": [0, 1]})
+        gram_on_cluster(frame, {"weight": [0, 1]})
 
 
 def spoilt(part):
@@ -77,14 +77,14 @@ def test_errors_of_dask_quote_no_value(table):
 
     frame = dd.from_pandas(table, npartitions=3)
     broken = frame.map_partitions(spoilt, meta=table)
-    for read in (gm.Moments.of, moments_on_cluster):
+    for read in (gm.Moments.of, gram_on_cluster):
         with pytest.raises(gm.errors.DataError, match=r"failed\. Run it") as caught:
             read(broken, SCHEMA)
         assert SECRET not in repr((caught.value, caught.value.__cause__, caught.value.__context__))
         with pytest.raises(gm.errors.DataError, match="'sex' has values that are not among its declared levels"):
             read(frame, {**SCHEMA, "sex": ["f"]})
     with pytest.raises(gm.errors.DataError, match="array must be two-dimensional"):
-        moments_on_cluster((da.zeros(5), ["a"]), {"a": [0, 1]})
+        gram_on_cluster((da.zeros(5), ["a"]), {"a": [0, 1]})
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -104,7 +104,7 @@ def test_a_partition_of_a_dask_frame_is_read_by_itself():
         frame = dd.from_delayed([delayed(part) for part in parts], meta=parts[1], verify_meta=False)
         expected = gm.Moments.of(iter(parts), schema).gram()
         assert np.array_equal(gm.Moments.of(frame, schema).gram(), expected)
-        assert np.array_equal(moments_on_cluster(frame, schema).gram(), expected)
+        assert np.array_equal(gram_on_cluster(frame, schema).floats(), expected)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -128,9 +128,9 @@ def test_a_dask_worker_killed_in_mid_run_loses_nothing(table, gram):
 
         killer = threading.Timer(1.5, victim.process.process.kill)
         killer.start()
-        found = moments_on_cluster(frame, SCHEMA)
+        found = gram_on_cluster(frame, SCHEMA)
         killer.join()
-        assert np.array_equal(found.gram(), gram)
+        assert np.array_equal(found.floats(), gram)
         release = gm.release(quick, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
     local = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
     assert np.array_equal(release.second_moment, local.second_moment)
@@ -172,13 +172,13 @@ def spark_frame(spark, table, tmp_path_factory):
 @pytest.mark.filterwarnings("ignore")
 def test_spark_frames(spark_frame, gram):
     assert is_clustered(spark_frame)
-    assert np.array_equal(moments_on_cluster(spark_frame.repartition(5), SCHEMA).gram(), gram)
-    many = moments_on_cluster(spark_frame.repartition(70), SCHEMA)
-    assert np.array_equal(many.gram(), gram)
-    with_empty = moments_on_cluster(spark_frame.repartition(5, "sex"), SCHEMA)  # partitions without rows
-    assert np.array_equal(with_empty.gram(), gram)
+    assert np.array_equal(gram_on_cluster(spark_frame.repartition(5), SCHEMA).floats(), gram)
+    many = gram_on_cluster(spark_frame.repartition(70), SCHEMA)
+    assert np.array_equal(many.floats(), gram)
+    with_empty = gram_on_cluster(spark_frame.repartition(5, "sex"), SCHEMA)  # partitions without rows
+    assert np.array_equal(with_empty.floats(), gram)
     with pytest.raises(ValueError, match="'weight' is not in the table"):
-        moments_on_cluster(spark_frame, {"weight": [0, 1]})
+        gram_on_cluster(spark_frame, {"weight": [0, 1]})
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -205,7 +205,7 @@ def test_persisted_spark_frames_are_read_once(spark, spark_frame, table, tmp_pat
     options = ReadOptions(row_by_row=True, persist=True)
     rows, local = rows_of(frame, SCHEMA, options), rows_of(table, SCHEMA)
     transform = Transform.nearest(np.eye(rows.schema.n_columns))
-    for question in (lambda source: source.moments().sums(), lambda source: source.mapped(transform, 2.0)):
+    for question in (lambda source: source.gram(), lambda source: source.mapped(transform, 2.0)):
         found, expected = question(rows), question(local)
         assert np.array_equal(found.high, expected.high)
         assert np.array_equal(found.low, expected.low)
@@ -238,10 +238,10 @@ def marking(folder):
 def test_lost_stored_rows_are_computed_again(spark_frame, gram):
     options = ReadOptions(persist=True)
     rows = rows_of(spark_frame.repartition(5), SCHEMA, options)
-    rows.moments()
+    rows.gram()
     for stored in rows._table._stored.values():
         stored.unpersist()
-    assert np.array_equal(rows.moments().gram(), gram)
+    assert np.array_equal(rows.gram().floats(), gram)
     rows.close()
 
 
@@ -254,19 +254,19 @@ def test_vectors_of_spark_frames(spark):
     rows = [(x, float(value)) for x, value in zip(X.tolist(), y, strict=True)]
     frame = spark.createDataFrame(rows, "X array<double>, y double").repartition(3)
     assert np.array_equal(
-        moments_on_cluster(frame, schema, row_by_row=True).gram(), gm.Moments.of_arrays([(X, y)], schema).gram()
+        gram_on_cluster(frame, schema, row_by_row=True).floats(), gm.Moments.of_arrays([(X, y)], schema).gram()
     )
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_errors_of_spark_quote_no_value(spark, spark_frame):
     with pytest.raises(gm.errors.DataError, match=r"^Column 'sex' has values that are not among its declared levels"):
-        moments_on_cluster(spark_frame, {**SCHEMA, "sex": ["f"]})
+        gram_on_cluster(spark_frame, {**SCHEMA, "sex": ["f"]})
     texts = spark.createDataFrame([("1",), (SECRET,)], "s string")
     broken = texts.selectExpr(f"if(s = '{SECRET}', raise_error(s), 1.0) as a")
     for frame in (broken, spark.createDataFrame([(1.0, 2.0)], "a double, A double")):  # names that Spark confuses
         with pytest.raises(gm.errors.DataError, match="The Spark data frame failed") as caught:
-            moments_on_cluster(frame, {"a": [0, 1]}, row_by_row=True)
+            gram_on_cluster(frame, {"a": [0, 1]}, row_by_row=True)
         assert SECRET not in repr((caught.value, caught.value.__cause__, caught.value.__context__))
 
 
@@ -275,11 +275,11 @@ def test_spark_runs_one_job(spark, spark_frame, gram):
     """A job a partition would compute what was lost in between a second time, perhaps with other rows."""
     context = spark.sparkContext
     context.setJobGroup("moments", "one job")
-    found = moments_on_cluster(spark_frame.repartition(20), SCHEMA)
+    found = gram_on_cluster(spark_frame.repartition(20), SCHEMA)
     jobs = context.statusTracker().getJobIdsForGroup("moments")
     stages = [stage for job in jobs for stage in context.statusTracker().getJobInfo(job).stageIds]
     results = [context.statusTracker().getStageInfo(stage) for stage in stages]
-    assert np.array_equal(found.gram(), gram)
+    assert np.array_equal(found.floats(), gram)
     assert sum(info is not None and info.numTasks == 20 and info.numCompletedTasks == 20 for info in results) == 1
 
 
@@ -287,9 +287,9 @@ def test_spark_runs_one_job(spark, spark_frame, gram):
 def test_a_spark_task_that_is_run_again_counts_once(spark_frame, gram, tmp_path):
     """Workers die after all of their rows were added up, each partition's first time."""
     frame = spark_frame.repartition(6).mapInArrow(dying_once(str(tmp_path)), spark_frame.schema)
-    found = moments_on_cluster(frame, SCHEMA, row_by_row=True)
+    found = gram_on_cluster(frame, SCHEMA, row_by_row=True)
     assert len(list(tmp_path.iterdir())) == 6  # every one died
-    assert np.array_equal(found.gram(), gram)
+    assert np.array_equal(found.floats(), gram)
 
 
 def dying_once(folder):
@@ -318,7 +318,7 @@ def test_a_partition_that_comes_twice_or_not_at_all_is_refused(spark_frame, monk
     collect = RDD.collect
     monkeypatch.setattr(RDD, "collect", lambda self: spoil(collect(self)))
     with pytest.raises(gm.errors.DataError, match="Spark returned a partition twice or not at all"):
-        moments_on_cluster(spark_frame.repartition(3), SCHEMA)
+        gram_on_cluster(spark_frame.repartition(3), SCHEMA)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -332,15 +332,15 @@ def test_spark_plans_that_work_row_by_row_are_read(spark, spark_frame, tmp_path)
         spark.sql("select age from patients where sex = 'f'"),
         spark_frame.repartition(3).dropna(),
     ):
-        assert moments_on_cluster(frame, {"age": [0, 120]}).sums().n > 0
+        assert gram_on_cluster(frame, {"age": [0, 120]}).n > 0
     for frame in (
         spark_frame.limit(100).checkpoint(),
         spark_frame.groupBy("sex").agg(functions.max("age").alias("age")).localCheckpoint(),
         spark.createDataFrame([(30.0,)], "age double"),
     ):  # what made these rows is not shown
         with pytest.raises(gm.errors.ArgumentError, match="contains LogicalRDD"):
-            moments_on_cluster(frame, {"age": [0, 120]})
-        assert moments_on_cluster(frame, {"age": [0, 120]}, row_by_row=True).sums().n > 0
+            gram_on_cluster(frame, {"age": [0, 120]})
+        assert gram_on_cluster(frame, {"age": [0, 120]}, row_by_row=True).n > 0
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -359,7 +359,7 @@ def test_spark_plans_whose_rows_are_not_fixed_are_rejected(spark_frame):
     ):
         for options in ({}, {"row_by_row": True}):
             with pytest.raises(gm.errors.ArgumentError, match=f"contains {found}, so Spark may return different rows"):
-                moments_on_cluster(frame, {"age": [0, 120]}, **options)
+                gram_on_cluster(frame, {"age": [0, 120]}, **options)
         with pytest.raises(gm.errors.ArgumentError, match=f"contains {found}"):
             gm.Moments.of(frame, {"age": [0, 120]})
 
@@ -383,9 +383,9 @@ def test_spark_plans_that_combine_rows_need_a_declaration(spark, spark_frame):
         (spark.read.parquet(spark_frame.inputFiles()[0], spark_frame.inputFiles()[0]), "the same path twice"),
     ):
         with pytest.raises(gm.errors.ArgumentError, match=f"contains ({found}).*so one stored row may change several"):
-            moments_on_cluster(frame, {"age": [0, 120]})
+            gram_on_cluster(frame, {"age": [0, 120]})
     kept = spark_frame.groupBy("sex").agg(functions.max("age").alias("age"))
-    assert moments_on_cluster(kept, {"age": [0, 120]}, row_by_row=True).sums().n == 2
+    assert gram_on_cluster(kept, {"age": [0, 120]}, row_by_row=True).n == 2
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -447,7 +447,7 @@ def test_features_of_units_on_spark(spark, tmp_path):
     columns = dict(zip(["unit", "day", "cost"], map(np.array, zip(*rows, strict=True)), strict=True))
     wanted = gm.per_unit(columns, unit="unit", **features).to_arrow()
     assert sorted(map(tuple, found.collect())) == sorted(tuple(row.values()) for row in wanted.to_pylist())
-    assert moments_on_cluster(found, {"visits": [0, 99]}).sums().n == wanted.num_rows
+    assert gram_on_cluster(found, {"visits": [0, 99]}).n == wanted.num_rows
 
 
 # ------------------------------------------------------------------------------------------------------ privacy units
@@ -468,10 +468,10 @@ def unit_results(data, unit, key=bytes(range(32)), **options):
     rows = rows_of(data, UNIT_SCHEMA, ReadOptions(**options), unit=unit, new_key=lambda: key)
     m = rows.schema.n_columns
     transform = Transform.nearest(np.linalg.qr(np.random.default_rng(0).standard_normal((m, m)))[0] * 7.0)
-    moments = rows.moments()
+    gram = rows.gram()
     sums = rows.mapped(transform, 20.0), rows.mapped(transform, 20.0, Sample.seeded(0.3, 0))
     counts = rows.counts([transform], [np.geomspace(1, 100, 9)])[0]
-    arrays = [moments.gram(), *(array for own in sums for array in (own.high, own.low)), counts]
+    arrays = [gram.floats(), *(array for own in sums for array in (own.high, own.low)), counts]
     return [*map(np.asarray, arrays), np.array(rows.unit_counts())]
 
 
@@ -514,7 +514,7 @@ def test_a_release_with_privacy_units_on_dask():
         rows_of(frame, UNIT_SCHEMA, ReadOptions(sorted_by_unit=True), unit=unit, new_key=lambda: bytes(32))
     missing = dd.from_pandas(pd.DataFrame(unit_table(int)).assign(unit=None).astype({"unit": object}), npartitions=2)
     with pytest.raises(gm.errors.DataError, match="has missing values"):
-        rows_of(missing, UNIT_SCHEMA, unit=unit, new_key=lambda: bytes(32)).moments()
+        rows_of(missing, UNIT_SCHEMA, unit=unit, new_key=lambda: bytes(32)).gram()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -526,4 +526,4 @@ def test_fractional_ids_are_refused_on_dask_as_elsewhere():
     frame = pd.DataFrame({"unit": [1.2, 1.7, 2.0], "day": [1.0, 2.0, 3.0], "cost": [1.0, 2.0, 3.0]})
     for data in (frame, dd.from_pandas(frame, npartitions=1)):
         with pytest.raises(gm.errors.DataError, match="has fractional numbers"):
-            rows_of(data, UNIT_SCHEMA, unit=gm.PrivacyUnit("unit", 1), new_key=lambda: bytes(32)).moments()
+            rows_of(data, UNIT_SCHEMA, unit=gm.PrivacyUnit("unit", 1), new_key=lambda: bytes(32)).gram()

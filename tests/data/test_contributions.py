@@ -46,7 +46,7 @@ def table(n=300, persons=40, seed=0):
 def answers(data, unit=SHORTEN, key=KEY, **words):
     """Everything that a release asks, in one tuple that can be compared."""
     rows = UnitRows(data, SCHEMA, unit, key=key, **words)
-    gram = rows.moments().sums()
+    gram = rows.gram()
     transform = Transform.nearest(np.vander([0.3, -0.5, 0.7, 1.1, 0.2], 5) + np.eye(5))
     mapped = rows.mapped(transform, clip=0.8)
     counts = rows.counts(
@@ -149,7 +149,7 @@ def test_the_gram_matrix_is_that_of_bounded_persons(unit):
     data = table(seed=4)
     frame = pd.DataFrame(data).dropna()
     rows = UnitRows(data, SCHEMA, unit, key=KEY)
-    sums = rows.moments().sums()
+    sums = rows.gram()
     found = (sums.high.astype(object) << LIMB_BITS) + sums.low.astype(object)
     assert rows.unit_counts() == (frame["who"].nunique(), int(frame.groupby("who").size().clip(upper=3).sum()))
     total = np.zeros((5, 5), dtype=object)
@@ -231,7 +231,7 @@ def test_a_person_who_reappears_is_refused_and_not_named():
     ordered = data.sort_values("who", kind="stable")
     for broken in (data, pd.concat([ordered, ordered[:1]]), pd.concat([ordered[-1:], ordered])):
         with pytest.raises(gm.DataError, match="are not adjacent") as caught:
-            UnitRows(broken, SCHEMA, SHORTEN, options=ReadOptions(sorted_by_unit=True), key=KEY).moments()
+            UnitRows(broken, SCHEMA, SHORTEN, options=ReadOptions(sorted_by_unit=True), key=KEY).gram()
         assert "47" not in str(caught.value)
 
 
@@ -258,7 +258,7 @@ def test_a_missing_unit_is_an_error_even_of_a_row_that_is_dropped():
     data = pd.DataFrame(table()).assign(who=lambda frame: frame["who"].astype(float))
     data.loc[data["c"].isna().idxmax(), "who"] = np.nan
     with pytest.raises(gm.DataError, match="has missing values"):
-        UnitRows(data, SCHEMA, SHORTEN, key=KEY).moments()
+        UnitRows(data, SCHEMA, SHORTEN, key=KEY).gram()
 
 
 def test_temporary_files_are_nobodys_and_gone(monkeypatch):
@@ -273,7 +273,7 @@ def test_temporary_files_are_nobodys_and_gone(monkeypatch):
     monkeypatch.setattr(contributions, "MEMORY", 1000)
     monkeypatch.setattr(contributions.tempfile, "SpooledTemporaryFile", noted)
     rows = UnitRows(table(), SCHEMA, SHORTEN, key=KEY)
-    rows.moments()
+    rows.gram()
     scattered, grouped = made
     assert scattered.closed
     status = os.fstat(grouped.fileno())
@@ -282,7 +282,7 @@ def test_temporary_files_are_nobodys_and_gone(monkeypatch):
     rows.close()
     assert grouped.closed
     with pytest.raises(gm.DataError):
-        UnitRows([table(), {**table(), "b": np.array(["z"] * 300)}], SCHEMA, SHORTEN, key=KEY).moments()
+        UnitRows([table(), {**table(), "b": np.array(["z"] * 300)}], SCHEMA, SHORTEN, key=KEY).gram()
     assert all(file.closed for file in made)
 
 
@@ -290,12 +290,12 @@ def test_threads_that_share_a_table_read_it_in_turn(monkeypatch):
     """Names, starts and rows of a block lie in one file: two readers would have those of two blocks."""
     monkeypatch.setattr(contributions, "MEMORY", 2**12)
     rows = UnitRows(table(3_000, 400), SCHEMA, SHORTEN, key=KEY)
-    alone = rows.moments().sums().low.tolist()
+    alone = rows.gram().low.tolist()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: rows.moments().sums().low.tolist(), range(24)))
+            found = list(pool.map(lambda _: rows.gram().low.tolist(), range(24)))
     finally:
         sys.setswitchinterval(interval)
         rows.close()
@@ -309,13 +309,13 @@ def test_a_full_disk_quotes_nothing(monkeypatch):
     monkeypatch.setattr(contributions, "MEMORY", 1000)
     monkeypatch.setattr(contributions.tempfile.SpooledTemporaryFile, "write", full)
     with pytest.raises(gm.OutputError, match="not enough disk space") as caught:
-        UnitRows(table(), SCHEMA, SHORTEN, key=KEY).moments()
+        UnitRows(table(), SCHEMA, SHORTEN, key=KEY).gram()
     assert "4711" not in str(caught.value)
 
 
 def test_nothing_shows_a_person():
     rows = UnitRows(table(), SCHEMA, SHORTEN, key=KEY)
-    rows.moments()
+    rows.gram()
     assert repr(rows) == "UnitRows(5 columns, sensitive: no numbers shown)"
     assert "array" not in repr(UnitBlock.of(np.zeros((1, 2), dtype=np.uint64), np.zeros((1, 2), dtype=np.int32)))
 

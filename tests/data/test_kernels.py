@@ -221,7 +221,7 @@ def test_arrays_of_another_layout_and_wide_rows_go_another_way(monkeypatch):
     )
     X = X.astype(np.float32)
     found = [
-        ArrayRows(same, None, SCHEMAS["both"](4)).moments().sums()
+        ArrayRows(same, None, SCHEMAS["both"](4)).gram()
         for same in (X.astype(float), np.asfortranarray(X, dtype=float), X)
     ]
     assert all(np.array_equal(one.low, found[0].low) for one in found)
@@ -239,7 +239,7 @@ def test_a_row_that_clipping_leaves_too_long_is_refused(by_numpy, monkeypatch):
         monkeypatch.setattr(kernels, "serves", lambda columns: False)
     rows = ArrayRows(np.full((5, 3), 9.0), np.zeros(5), Schema.of({"X": {"size": 3, "norm": 1.0}, "y": [-1, 1]}))
     with pytest.raises(RuntimeError, match="exceeds its norm bound"):
-        rows.moments()
+        rows.gram()
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_answers_do_not_depend_on_the_library(monkeypatch):
 
     def answers() -> list[np.ndarray]:
         rows = ArrayRows(X, None, schema, threads=1)
-        sums = [rows.moments().sums(), rows.mapped(transform, 0.7)]
+        sums = [rows.gram(), rows.mapped(transform, 0.7)]
         counts = rows.counts([transform], [np.array([0.3, 1.0, 4.0])])
         return [part for one in sums for part in (one.high, one.low)] + counts
 
@@ -281,7 +281,7 @@ columns = {"a": [-2, 2], "b": {"levels": ["x", "y"]}, "c": [-1, 1]}
 schema = Schema.of({"columns": columns, "max_row_norm": 1.5})
 rows = rows_of(table, schema)
 transform = Transform.nearest(np.tril(rng.normal(size=(5, 5))))
-found = [rows.moments().gram(), rows.mapped(transform, 0.7).low, *rows.counts([transform], [np.array([0.3, 1.0])])]
+found = [rows.gram().floats(), rows.mapped(transform, 0.7).low, *rows.counts([transform], [np.array([0.3, 1.0])])]
 X, Y = rng.normal(size=(9000, 6)), rng.normal(size=9000)
 found.append(Moments.of_arrays([(X, Y)], Schema.of({"X": {"size": 6, "norm": 2.0}, "y": [-1, 1]})).gram())
 digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in found)).hexdigest()

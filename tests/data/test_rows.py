@@ -288,7 +288,7 @@ def test_what_can_be_read_once_serves_one_pass():
         rows = rows_of(make(), SCHEMA)
         with pytest.raises(ValueError, match="only once"):
             rows.check_again()
-        assert np.array_equal(rows.moments().gram(), expected), name
+        assert np.array_equal(rows.gram().floats(), expected), name
         with pytest.raises(ValueError, match="passes=1"):
             rows.mapped(transform_of(m), 1.0)
 
@@ -307,7 +307,7 @@ def test_moments_serve_one_pass():
     moments = Moments.of(patients(300), SCHEMA)
     rows = rows_of(moments)
     assert isinstance(rows, SummedRows)
-    assert rows.moments() is moments
+    assert rows.gram() is moments.sums()
     with pytest.raises(ValueError, match=r"only one pass\. Set passes=1"):
         rows.check_again()
     with pytest.raises(ValueError, match="support only one pass"):
@@ -321,15 +321,15 @@ def test_a_table_that_changes_between_passes_is_refused(tmp_path):
     path = tmp_path / "a.csv"
     table.to_csv(path, index=False)
     rows = rows_of(path, SCHEMA)
-    rows.moments()
+    rows.gram()
     rows.aggregate(Gram(), Sample.seeded(0.5, 0))
     table.iloc[:-1].to_csv(path, index=False)
     with pytest.raises(ValueError, match="changed between two passes") as raised:
-        rows.moments()
+        rows.gram()
     assert not any(character.isdigit() for character in str(raised.value))
     growing = Growing(pa.Table.from_pandas(table, preserve_index=False))
     rows = rows_of(growing, SCHEMA)
-    rows.moments()
+    rows.gram()
     with pytest.raises(ValueError, match="changed between two passes"):
         rows.aggregate(Gram(), Sample.seeded(0.01, 0))
 
@@ -349,10 +349,10 @@ def test_a_file_that_is_rewritten_with_as_many_rows_is_refused(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.Table.from_pandas(patients(400)), path)
     rows = rows_of(path, SCHEMA)
-    rows.moments()
+    rows.gram()
     pq.write_table(pa.Table.from_pandas(patients(400, seed=1)), path)
     with pytest.raises(ValueError, match="changed between two passes"):
-        rows.moments()
+        rows.gram()
 
 
 def test_expected_rows_are_checked_in_the_first_pass():
@@ -448,7 +448,7 @@ def test_dask():
     assert np.array_equal(sums.high, expected.high)
     assert np.array_equal(sums.low, expected.low)
     with pytest.raises(ValueError, match="does not have expected_rows"):
-        rows_of(frame, SCHEMA, ReadOptions(expected_rows=2999)).moments()
+        rows_of(frame, SCHEMA, ReadOptions(expected_rows=2999)).gram()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -476,7 +476,7 @@ def test_a_dask_table_that_changes_is_refused():
         return part.iloc[next(reads) :]
 
     rows = rows_of(dd.from_pandas(patients(100), npartitions=1).map_partitions(shrinking, meta=patients(1)), SCHEMA)
-    rows.moments()
+    rows.gram()
     with pytest.raises(ValueError, match="changed between two passes"):
         rows.mapped(transform_of(10), 1.0)
 

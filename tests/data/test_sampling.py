@@ -134,10 +134,10 @@ def in_order(monkeypatch):
 def test_a_table_that_fits_is_read_once(rate):
     source = Counted(5000)
     rows, sample = TableRows(source, SCHEMA), None if rate is None else KEYS.at(rate)
-    first = rows.moments(cache=KEYS)
+    first = rows.gram(cache=KEYS)
     assert same(answers(rows, sample), answers(TableRows(table(5000), SCHEMA), sample))
     assert source.readings == 1
-    assert np.array_equal(first.gram(), TableRows(table(5000), SCHEMA).moments().gram())
+    assert np.array_equal(first.floats(), TableRows(table(5000), SCHEMA).gram().floats())
 
 
 @pytest.mark.usefixtures("in_order")
@@ -146,7 +146,7 @@ def test_a_table_that_does_not_fit_is_read_again_but_for_its_sample(monkeypatch)
     data = table(5000)
     source = Counted(5000)
     rows = TableRows(source, SCHEMA)
-    rows.moments(cache=KEYS)
+    rows.gram(cache=KEYS)
     sample = KEYS.at(0.02)
     expected = answers(TableRows(data, SCHEMA), sample)
     assert same(answers(rows, sample), expected)
@@ -175,8 +175,8 @@ def test_a_source_without_an_order_is_not_cached():
     """Its readings have sampling keys of their own; whether rows fit must not decide whether passes share them."""
     ordered, other = (TableRows(data, SCHEMA) for data in (table(50), pa.dataset.dataset(table(50))))
     for rows in (ordered, other):
-        rows.moments(cache=KEYS)
+        rows.gram(cache=KEYS)
     assert ordered._cache is not None
     assert other._cache is None
-    ordered.moments()
+    ordered.gram()
     assert ordered._cache is None  # another release does not read the rows of this one

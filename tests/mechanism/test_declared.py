@@ -104,7 +104,7 @@ class Script:
 
 def drawn(data, account, models, unit=None):
     rows, rng = rows_of(data, SCHEMA, unit=unit, new_key=lambda: bytes(32)), np.random.default_rng(0)
-    return draw_passes(rows, rows.moments, account, rng, models=models)
+    return draw_passes(rows, rows.gram, account, rng, models=models)
 
 
 ROWS = {
@@ -233,12 +233,13 @@ def test_the_account_has_every_output():
     models = budget_of()
     account = account_of(models)
     budgets = budgets_of(account, models)
-    assert len(budgets.passes) == len(account_of(None).noise_mu)
+    parts = (budgets.count, *budgets.in_turn)
+    assert len(parts) == len(account_of(None).noise_mu)
     assert [len(own) for own in budgets.models] == [4, 4, 4, 2]
     assert sum(Fraction(part) ** 2 for part in account.noise_mu) <= Fraction(account.mu) ** 2
     share = sum(part**2 for own in budgets.models for part in own) / account.mu**2
     assert share == pytest.approx(0.4)
-    assert np.sqrt(0.6) * np.array(account_of(None).noise_mu) == pytest.approx(budgets.passes)
+    assert np.sqrt(0.6) * np.array(account_of(None).noise_mu) == pytest.approx(parts)
     assert accounts_for(account, 4, SCHEMA.n_columns, models=models)
     for other in (
         replace(models, share=0.5),
@@ -362,7 +363,7 @@ def test_what_models_are_refused_for(tmp_path):
         asked("sick ~ x", schema=Schema.of({"x": [-1, 1], "sick": "boolean"}, intercept=0))
     with pytest.raises(gm.ArgumentError, match="finite epsilon"):
         prepare(SCHEMA, gm.Budget(np.inf, 1e-6), models=["sick ~ x"])
-    moments = rows_of(table(), SCHEMA).moments()
+    moments = gm.Moments.of(table(), SCHEMA)
     with pytest.raises(gm.ArgumentError, match="only one pass"):
         prepare(SCHEMA, gm.Budget(1.0, 1e-6), models=["sick ~ x"]).draw(rows_of(moments))
 

@@ -41,7 +41,7 @@ def account_of(passes=4, epsilon=1.0, neighbours="add-remove"):
 
 def drawn(data, account, rng):
     rows = rows_of(data, SCHEMA)
-    return draw_passes(rows, rows.moments, account, rng)
+    return draw_passes(rows, rows.gram, account, rng)
 
 
 ROWS = {
@@ -87,7 +87,7 @@ def test_a_later_pass_in_the_declared_metric_has_the_noise_that_its_rows_need(mo
         with monkeypatch.context() as patch:
             scripts.append(Script(patch, outputs=scripts[0].given if scripts else None))
             found = rows_of(data, schema)
-            transcript = draw_passes(found, found.moments, account, np.random.default_rng(0))
+            transcript = draw_passes(found, found.gram, account, np.random.default_rng(0))
     assert all(output.request.metric.declared for output in transcript.passes[1:])
     assert transcript.clipping_loss is None
     first, second = scripts
@@ -132,7 +132,7 @@ def test_requests_are_functions_of_earlier_outputs(monkeypatch):
 def test_noise_has_the_accounts_scale():
     """400 draws of one pass, by seed: mean G, and variances 1/μ² and 1/(2μ²) within five standard errors."""
     account, rows = account_of(1), table(50)
-    gram = rows_of(rows, SCHEMA).moments().gram()
+    gram = rows_of(rows, SCHEMA).gram().floats()
     mu = account.noise_mu[0]
     noise = (
         np.array([drawn(rows, account, np.random.default_rng(seed)).passes[0].matrix - gram for seed in range(400)])
@@ -168,7 +168,7 @@ def test_large_tables_are_sampled_in_between(monkeypatch):
             return original(self, *arguments, sample=sample, **words)
 
         monkeypatch.setattr(type(rows), name, spy)
-    found = draw_passes(rows, rows.moments, account, np.random.default_rng(1))
+    found = draw_passes(rows, rows.gram, account, np.random.default_rng(1))
     rate = found.passes[1].rate
     assert 0 < rate <= 0.25
     assert rate == pytest.approx(20_000 / account.mu / 60_000, rel=1e-2)  # more than the Gram matrix needs
@@ -176,7 +176,7 @@ def test_large_tables_are_sampled_in_between(monkeypatch):
     assert asked == [
         ("counts", rate), ("mapped", rate), ("counts", rate), ("mapped", rate), ("counts", rate), ("mapped", None)
     ]  # fmt: skip
-    gram = rows.moments().gram()
+    gram = rows.gram().floats()
     assert np.abs(found.pool.current.matrix - gram).max() < 0.05 * np.abs(gram).max()
 
 
@@ -194,7 +194,7 @@ def test_histograms_of_wide_tables_read_fewer_rows_than_passes(monkeypatch):
 
     monkeypatch.setattr(type(rows), "aggregate", spy)
     keys = Sample.seeded(1.0, 3)
-    found = draw_passes(rows, functools.partial(rows.moments, cache=keys), account, np.random.default_rng(1), keys=keys)
+    found = draw_passes(rows, functools.partial(rows.gram, cache=keys), account, np.random.default_rng(1), keys=keys)
     rates = [None if sample is None else sample.rate for sample in asked]
     histogram, early = rates[0], rates[1]
     assert rates == [histogram, early, histogram, early, histogram, None]

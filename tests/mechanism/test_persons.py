@@ -51,7 +51,7 @@ def account_of(passes, neighbours="add-remove", epsilon=1.0):
 
 def drawn(data, unit, account, schema=SCHEMA, keys=None):
     rows = UnitRows(data, schema, unit, key=bytes(32))
-    return draw_passes(rows, functools.partial(rows.moments, cache=keys), account, np.random.default_rng(0), keys=keys)
+    return draw_passes(rows, functools.partial(rows.gram, cache=keys), account, np.random.default_rng(0), keys=keys)
 
 
 CORNER = (1.0, "c", -1.0)
@@ -145,8 +145,8 @@ def test_terms_and_weights_are_those_of_rows():
     data["a"][::11] = 400.0
     declared = {"a": [1, 10], "y": [1, 10], "w": {"lower": 0, "upper": 9, "missing": "drop-row"}}
     schema = declared_schema(declared, formula="log(y) ~ poly(a, 2)", weight="w")
-    by_person = UnitRows(data, schema, PrivacyUnit("who", 1), key=bytes(32)).moments().sums()
-    by_row = rows_of(data, schema).moments().sums()
+    by_person = UnitRows(data, schema, PrivacyUnit("who", 1), key=bytes(32)).gram()
+    by_row = rows_of(data, schema).gram()
     assert by_person.n == by_row.n < 3000
     assert np.array_equal(by_person.high, by_row.high)
     assert np.array_equal(by_person.low, by_row.low)
@@ -171,7 +171,7 @@ def test_the_first_pass_has_j_times_the_noise():
         gm.release(table(), schema=SCHEMA, passes=1, random_state=seed, privacy_unit=gm.PrivacyUnit("who", J), **BUDGET)
         for seed in range(200)
     ]
-    gram = UnitRows(table(), SCHEMA, unit, key=bytes(32)).moments().gram()
+    gram = UnitRows(table(), SCHEMA, unit, key=bytes(32)).gram().floats()
     shape = found[0].statistic.pool.current.shape
     noise = np.array([release.statistic.passes[0].matrix - gram for release in found])
     above = noise[:, *np.triu_indices(M, 1)].ravel() / shape[0, 0]

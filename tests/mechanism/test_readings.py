@@ -137,7 +137,7 @@ def test_cached_rows_of_a_cluster_give_the_same_bits(tmp_path, readings):
     table = patients(ROWS)
     (_, data), wanted = *tables(tmp_path, ("dask",)), statistics(rows_of(table, SCHEMA), None)
     rows = rows_of(data, SCHEMA)
-    rows.moments(cache=KEYS, limit=1.0)
+    rows.gram(cache=KEYS, limit=1.0)
     before = readings[0]
     assert all(map(np.array_equal, statistics(rows, None), wanted))
     smaller, larger = (statistics(rows, KEYS.at(rate)) for rate in (0.1, 0.3))
@@ -146,7 +146,7 @@ def test_cached_rows_of_a_cluster_give_the_same_bits(tmp_path, readings):
     assert all(map(np.array_equal, statistics(rows, KEYS.at(0.1)), smaller))
     assert readings[0] == before
     limited = rows_of(data, SCHEMA)
-    limited.moments(cache=KEYS, limit=0.2)
+    limited.gram(cache=KEYS, limit=0.2)
     before = readings[0]
     statistics(limited, KEYS.at(0.2))
     assert readings[0] == before
@@ -164,7 +164,7 @@ def test_cached_units_of_a_cluster_give_the_same_bits(readings):
     found = []
     for data in (table, dd.from_pandas(table, npartitions=4)):
         rows = rows_of(data, SCHEMA, unit=unit, new_key=lambda: bytes(32))
-        rows.moments(cache=KEYS, limit=0.3)
+        rows.gram(cache=KEYS, limit=0.3)
         before = readings[0]
         found.append(statistics(rows, KEYS.at(0.25)))
         assert readings[0] == before
@@ -176,7 +176,7 @@ def test_what_is_cached_of_a_computed_table_does_not_depend_on_its_number_of_row
     monkeypatch.setattr(sampling, "CACHE_BYTES", 4 * 9 * 100)  # far less than what is cached below
     for kind, data in tables(tmp_path, ("duckdb", "dask")):
         rows = rows_of(data, SCHEMA)
-        rows.moments(cache=KEYS)
+        rows.gram(cache=KEYS)
         assert rows._cache is None, kind
-        rows.moments(cache=KEYS, limit=0.5)
+        rows.gram(cache=KEYS, limit=0.5)
         assert sum(len(block) for block in rows._cache.find(KEYS.at(0.5))) > 0.4 * ROWS

@@ -35,7 +35,7 @@ def single() -> gm.Release:
 
 
 def error(release):
-    gram = rows_of(table(), SCHEMA).moments().gram() * SCHEMA.row_norm**2
+    gram = rows_of(table(), SCHEMA).gram().floats() * SCHEMA.row_norm**2
     return release.second_moment - gram
 
 
@@ -71,7 +71,7 @@ def test_shapes_are_those_of_the_noise():
         release = gm.release(table(2000), schema=SCHEMA, epsilon=3.0, delta=1e-6, topcode=None, random_state=seed)
         for output, member in zip(release.statistic.passes, release.statistic.pool.members, strict=True):
             asked = output.request
-            sums = rows.moments().sums() if asked is None else rows.mapped(asked.metric.transform, asked.clip)
+            sums = rows.gram() if asked is None else rows.mapped(asked.metric.transform, asked.clip)
             noise = output.matrix - (sums.high + sums.low / 2.0**40)
             if asked is not None:  # back in the units of rows, as the pool has it
                 E = np.linalg.inv(asked.metric.transform.matrix)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 from scipy import special
 
@@ -47,6 +47,9 @@ _LAST_DIGITS = 1 + 1e-12  # tolerates rounding differences between processors; s
 class NonPrivate:
     """Account of a release without noise: ε = ∞."""
 
+    mechanism: ClassVar[str] = "none"
+    mechanism_words: ClassVar[str] = "None: the exact Gram matrix"
+
     analysis: Literal["none"] = "none"
 
     def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
@@ -68,6 +71,9 @@ class AdaSSPAccount:
         Whether s comes from the exact Gaussian curve or from the published constants.
     """
 
+    mechanism: ClassVar[str] = "AdaSSP"
+    mechanism_words: ClassVar[str] = "Noisy sufficient statistics (AdaSSP)"
+
     noise: float
     ridge: float
     rho: float
@@ -83,6 +89,9 @@ class AdaSSPAccount:
 @dataclass(frozen=True)
 class SheffetAccount:
     """Account of Sheffet's algorithm: ε/4 and δ/2 for the test of λ_min, ε/2 and δ/2 for a sketch of leverage 1/γ."""
+
+    mechanism: ClassVar[str] = "Sheffet's tested sketch"
+    mechanism_words: ClassVar[str] = "Sheffet's tested Gaussian sketch"
 
     sketch_size: int
     gamma: float
@@ -112,6 +121,9 @@ class ObjectivePerturbationAccount:
     analysis : str
         The calibration; both are in :mod:`gaussmix.baselines.objective_perturbation`.
     """
+
+    mechanism: ClassVar[str] = "objective perturbation"
+    mechanism_words: ClassVar[str] = "Objective perturbation"
 
     noise: float
     x_norm: float
@@ -167,6 +179,9 @@ def binning_epsilon(mu: float) -> float:
 @dataclass(frozen=True)
 class BinAggAccount:
     """Account of BinAgg: bins and three kinds of sums, whose μ are in the ratio 1 : 3 : 3 : 3 and compose to ``mu``."""
+
+    mechanism: ClassVar[str] = "BinAgg"
+    mechanism_words: ClassVar[str] = "Noisy sums over private bins (BinAgg)"
 
     mu: float
     laplace_scale: float

@@ -49,7 +49,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational
-from typing import Literal
+from typing import ClassVar, Literal
 
 from scipy import special
 
@@ -245,6 +245,11 @@ class LatticeAccount:
     coordinates : tuple of int
         Coordinates of every release, counted as in :func:`lattice_account`.
     """
+
+    mechanism: ClassVar[str] = "Gaussian mechanism on the Gram matrix (discrete Gaussian)"
+    mechanism_words: ClassVar[str] = (
+        "Gaussian mechanism on the Gram matrix: symmetric discrete Gaussian noise, exact integer arithmetic"
+    )
 
     epsilon: float
     delta: float

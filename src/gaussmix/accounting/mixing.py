@@ -41,15 +41,14 @@ from gaussmix.accounting.gaussian import gaussian_epsilon
 from gaussmix.accounting.numerics import log_excess, smallest_or_infinity
 from gaussmix.accounting.parameters import (
     ANALYSES,
+    BOUND_HOLDS_FOR,
     EPSILON_MAX,
+    NEIGHBOURS,
     ROUNDING,
     Analysis,
     BoundHoldsFor,
     Neighbours,
-    check_model,
-    gammas,
     shaped,
-    sketch_sizes,
 )
 from gaussmix.errors import ArgumentError
 
@@ -72,6 +71,43 @@ __all__ = [
 Direction = tuple[ChiSquareLoss, ...]
 
 _ODDS_MAX = 1e12  # for a leverage this close to 1, δ is set to 1
+
+
+def check_model(bound_holds_for: BoundHoldsFor, neighbours: Neighbours, mu: float, analysis: str) -> None:
+    check.choice(BOUND_HOLDS_FOR, bound_holds_for=bound_holds_for)
+    check.choice(NEIGHBOURS, neighbours=neighbours)
+    if check.real(mu=mu) < 0 or np.isinf(mu):
+        raise ArgumentError(f"mu must be a finite number ≥ 0, got {mu!r}.")
+    if analysis != "exact" and (neighbours != "add-remove" or mu != 0):
+        raise ArgumentError(
+            f"analysis={analysis!r} requires neighbours='add-remove' and mu=0, got {neighbours!r} and mu={mu!r}. "
+            "Use analysis='exact'."
+        )
+
+
+def sketch_sizes(sketch_size: ArrayLike) -> Floats:
+    k = check.numbers(whole=True, sketch_size=sketch_size)
+    if np.any(k < 1):
+        raise ArgumentError(f"sketch_size must be an integer ≥ 1, got {int(np.min(k))}.")
+    if np.any(k > check.SKETCH_SIZE_MAX):
+        raise ArgumentError(
+            f"sketch_size must be at most 2**40, got {int(np.max(k))}. Floating-point random numbers are too coarse "
+            "for the guarantee to hold with a larger sketch."
+        )
+    return k
+
+
+def gammas(gamma: ArrayLike, bound_holds_for: BoundHoldsFor, analysis: str) -> Floats:
+    g = check.numbers(gamma=gamma)
+    if analysis in ("renyi", "tcdp", "sheffet") or bound_holds_for == "larger":
+        if np.any(g <= 1):
+            raise ArgumentError(
+                "gamma must be > 1 with bound_holds_for='larger' or an analysis other than 'exact', "
+                f"got {float(np.min(g))!r}: the leverage is then 1/gamma."
+            )
+    elif np.any(g <= 0):
+        raise ArgumentError(f"gamma must be a number > 0, got {float(np.min(g))!r}.")
+    return g
 
 
 def exact_delta(

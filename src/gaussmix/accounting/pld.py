@@ -11,8 +11,8 @@ from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix.accounting.divergence import ChiSquareLoss, gaussian_hockey_stick, hockey_stick
-from gaussmix.accounting.mixing import directions
-from gaussmix.accounting.parameters import ROUNDING, BoundHoldsFor, Neighbours, check_model, gammas
+from gaussmix.accounting.mixing import check_model, directions, gammas
+from gaussmix.accounting.parameters import ROUNDING, BoundHoldsFor, Neighbours
 from gaussmix.errors import ArgumentError, MissingPackageError
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 from gaussmix import _validation as check
 from gaussmix.accounting.discrete import LatticeAccount, Share, diagonal_sigma, lattice_account
@@ -106,6 +106,9 @@ class CountsAccount:
     epsilon, delta : float
         The budget, threshold included. With a ledger, the budget of all of its releases together.
     """
+
+    mechanism: ClassVar[str] = "noisy counts by column"
+    mechanism_words: ClassVar[str] = "Noisy counts by column"
 
     lattice: LatticeAccount
     keyed: tuple[int, ...]

@@ -25,11 +25,11 @@ from gaussmix.accounting.accounts import AdaSSPAccount
 from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.accounting.numerics import root_up
-from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.baselines.reference import without_noise
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.estimators.base import Draw, LinearRegressor, Private
+from gaussmix.ledger.budget import warn_if_weak
 from gaussmix.mechanism.noise import down_to_grid, generator, public_grid, to_grid
 from gaussmix.mechanism.release import OneDraw, certify, check_rows
 from gaussmix.releases.certificate import Certificate
@@ -96,7 +96,7 @@ class PreparedAdaSSP:
         x_norm = schema.norm_of([X], intercept=True) / schema.row_norm
         y_norm = schema.norm_of(targets) / schema.row_norm
         check_rows(rows, schema)
-        gram, p = rows.moments().gram(), len(features)
+        gram, p = rows.gram().floats(), len(features)
         self._once.take()
         XX, XY = gram[np.ix_(features, features)], gram[np.ix_(features, responses)]
         noisy_eigenvalue = _noisy_eigenvalue(XX, schema.n_columns, x_norm**2, s, self.n_rows, self.rng)

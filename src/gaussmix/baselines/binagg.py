@@ -58,7 +58,6 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.accounts import BinAggAccount, binning_epsilon
 from gaussmix.accounting.gaussian import gaussian_mu
-from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.baselines.reference import without_noise
 from gaussmix.data.arrays import read_targets, shape_of
 from gaussmix.data.encode import encode_arrays
@@ -66,6 +65,7 @@ from gaussmix.data.moments import Moments
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.estimators.base import FEATURES, Draw, LinearRegressor, Private, coefficients
+from gaussmix.ledger.budget import warn_if_weak
 from gaussmix.mechanism.noise import generator, public_grid, to_grid
 from gaussmix.mechanism.release import OneDraw, certify
 from gaussmix.releases.certificate import Certificate

@@ -50,12 +50,12 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.accounting.accounts import ObjectivePerturbationAccount
-from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.data.arrays import read_classes
 from gaussmix.data.encode import encode_arrays
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.estimators.base import LinearClassifier, Private, coefficients
+from gaussmix.ledger.budget import warn_if_weak
 from gaussmix.mechanism.noise import generator, public_grid, to_grid
 from gaussmix.mechanism.release import OneDraw, certify
 from gaussmix.releases.certificate import Certificate, Condition

@@ -29,7 +29,7 @@ def without_noise(made_by: str) -> Draw:
     """Return least squares on the exact Gram matrix, for an infinite ε. **Not private**, and certified as such."""
 
     def draw(rows: RowSource) -> tuple[Floats, Certificate]:
-        release = nonprivate_release(rows.moments(), made_by=made_by)
+        release = nonprivate_release(rows.gram(), rows.schema, made_by=made_by)
         return least_squares(release), release.certificate
 
     return draw
@@ -88,7 +88,7 @@ class Ridge(LinearRegressor):
         x, y = feature_indices(schema, targets, None), [schema.groups[name][0] for name in targets]
 
         def draw(rows: RowSource) -> tuple[Floats, Certificate]:
-            release = nonprivate_release(rows.moments(), made_by="Ridge")
+            release = nonprivate_release(rows.gram(), rows.schema, made_by="Ridge")
             M = release.second_moment
             theta = scipy.linalg.solve(M[np.ix_(x, x)] + self.ridge * np.eye(len(x)), M[np.ix_(x, y)], assume_a="sym")
             return np.asarray(theta), release.certificate

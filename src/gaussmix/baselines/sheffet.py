@@ -20,13 +20,13 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import SheffetAccount
 from gaussmix.accounting.calibration import calibrate, least_gamma
-from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.baselines.adassp import eigenvalue_and_error
 from gaussmix.baselines.reference import without_noise
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.estimators.base import FEATURES, Draw, LinearRegressor, Private
+from gaussmix.ledger.budget import warn_if_weak
 from gaussmix.mechanism.noise import generator, public_grid, to_grid
 from gaussmix.mechanism.release import OneDraw, certify, check_rows
 from gaussmix.models.linear import feature_indices
@@ -106,7 +106,7 @@ class PreparedSheffet:
         proportional to that noise.
         """
         check_rows(rows, self.schema)
-        account, gram = self.account, rows.moments().gram()
+        account, gram = self.account, rows.gram().floats()
         self._once.take()
         lower, error = eigenvalue_and_error(gram, self.schema.n_columns, self.n_rows)
         z = self.rng.laplace(scale=account.laplace_scale * (1 + 2 * error))

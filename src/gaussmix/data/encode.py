@@ -201,27 +201,28 @@ def clip_vectors(part: Floats, totals: Floats, limit: float, starts: Integers | 
     return powers * shrink
 
 
-def vector_and_numbers(schema: Schema) -> int:
-    """Return the size d of the vector of a schema of one vector X and numbers y."""
-    X, *others = schema.columns.values()
+def checked_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None) -> tuple[Rows, Rows]:
+    """Return both arrays in two dimensions, with a real dtype and the declared widths, without copying.
+
+    The schema must have one vector X and then numbers y.
+    """
+    vector, *others = schema.columns.values()
     plain = schema.parts.keys() == schema.columns.keys()  # neither terms nor weights nor columns of missing values
-    if not isinstance(X, Vector) or not plain or not all(isinstance(column, Numeric | Boolean) for column in others):
+    if (
+        not isinstance(vector, Vector)
+        or not plain
+        or not all(isinstance(column, Numeric | Boolean) for column in others)
+    ):
         raise ArgumentError(
             "Arrays (X, Y) require a schema of one Vector followed by numeric columns. Pass a table instead."
         )
     if schema.max_row_norm is not None:
         raise ArgumentError("Arrays (X, Y) do not support max_row_norm. Give the Vector a norm, or pass a table.")
-    return X.size
-
-
-def checked_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None) -> tuple[Rows, Rows]:
-    """Return both arrays in two dimensions, with a real dtype and the declared widths, without copying."""
-    d = vector_and_numbers(schema)
     X = np.asarray(X)
     Y = np.empty((len(X), 0)) if Y is None else np.asarray(Y)
     if Y.ndim == 1:
         Y = Y[:, np.newaxis]
-    for name, array, columns in (("X", X, d), ("y", Y, len(schema.columns) - 1)):
+    for name, array, columns in (("X", X, vector.size), ("y", Y, len(others))):
         if array.dtype.kind not in "biuf":
             raise DataError(
                 f"{name} must hold real numbers, got dtype {array.dtype}. Convert other columns to numbers first."

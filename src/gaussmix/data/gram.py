@@ -156,6 +156,10 @@ class ExactSums:
     low: Integers
     n: int
 
+    def floats(self) -> Floats:
+        """Return G in float64, shape (m, m), for C = 1: the exact value, rounded once. **Sensitive**."""
+        return self.high.astype(np.float64) + np.ldexp(self.low.astype(np.float64), -LIMB_BITS)
+
     def __add__(self, other: ExactSums) -> ExactSums:
         high, low = carried(self.high + other.high, self.low + other.low)
         return ExactSums(high, low, self.n + other.n)

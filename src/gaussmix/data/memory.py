@@ -29,8 +29,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from gaussmix.data.readers import refuse_lakehouse
-from gaussmix.data.remote import local_path
+from gaussmix.data.readers import local_path, refuse_lakehouse
 from gaussmix.data.source import (
     READAHEAD,
     FileOrigin,

@@ -99,7 +99,7 @@ class Moments:
 
     def gram(self) -> Floats:
         """Return G in float64, shape (m, m), for C = 1: the exact value, rounded once. **Sensitive**."""
-        return self._sums.high.astype(np.float64) + np.ldexp(self._sums.low.astype(np.float64), -LIMB_BITS)
+        return self._sums.floats()
 
     def sums(self) -> ExactSums:
         """Return G and the number of rows as exact integers, for the mechanism. **Sensitive**."""
@@ -154,10 +154,11 @@ class Moments:
             check.instance(PrivacyUnit, privacy_unit=privacy_unit).check_schema(declared)
             new_key = functools.partial(os.urandom, 32)
             with closing(rows_of(data, declared, reading, unit=privacy_unit, new_key=new_key)) as rows:
-                return rows.moments()
+                return cls.built(rows.gram(), declared, rows.unit, is_computed=rows.is_computed)
         if reading is not None and reading.sorted_by_unit:
             raise ArgumentError("sorted_by_unit requires a privacy unit. Declare it or omit sorted_by_unit.")
-        return TableRows(data, declared, reading).moments()
+        rows = TableRows(data, declared, reading)
+        return cls.built(rows.gram(), declared, is_computed=rows.is_computed)
 
     @classmethod
     def of_arrays(

@@ -26,6 +26,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
-from gaussmix.data.remote import RemoteFile, filesystem_of, is_local_url, local_path, remote_files, without_password
+from gaussmix.data.remote import RemoteFile, filesystem_of, remote_files, without_password
 from gaussmix.data.source import (
     READAHEAD,
     AnyFile,
@@ -387,7 +388,7 @@ class FileTable(Table):
     """The files of a path, directory or glob pattern."""
 
     def __init__(self, data: str | os.PathLike[str], options: ReadOptions) -> None:
-        if isinstance(data, str) and is_local_url(data):
+        if isinstance(data, str) and url_scheme(data) in _LOCAL:
             data = local_path(data)
         super().__init__(data, options)
         self.label, self.paths, self.csv = str(os.fspath(data)), (data,), options.csv or CsvOptions()
@@ -529,7 +530,7 @@ def ahead(found: Generator[T]) -> Generator[T]:
     under which pools take tasks: none is waited for, and no task is submitted. The thread closes ``found`` when it
     ends.
     """
-    pool = ThreadPoolExecutor(1, initializer=_close_at_end, initargs=(found,))
+    pool = ThreadPoolExecutor(1, initializer=_ClosedAtEnd, initargs=(found,))
     coming: deque[Future[T | None]] = deque()
     try:
         coming.extend(pool.submit(next, found, None) for _ in range(READAHEAD))
@@ -545,13 +546,12 @@ def ahead(found: Generator[T]) -> Generator[T]:
 _of_thread = threading.local()  # whose values Python deletes in their thread when it ends
 
 
-def _close_at_end(found: Generator[Any]) -> None:
-    _of_thread.closing = _Closing(found)
+class _ClosedAtEnd:
+    """A generator that is closed when the thread ends in which this object was made."""
 
-
-class _Closing:
     def __init__(self, found: Generator[Any]) -> None:
         self._found = found
+        _of_thread.closing = self
 
     def __del__(self) -> None:
         with suppress(Exception):
@@ -636,6 +636,30 @@ _SUFFIXES = tuple(suffix for known in FORMATS for suffix in known.suffixes)
 
 def _named_format(file: AnyFile) -> FileFormat | None:
     return next((known for known in FORMATS if known.suffix_of(file) is not None), None)
+
+
+_LOCAL = ("file", "local")
+
+
+def url_scheme(name: str) -> str:
+    """Return the scheme of a URL in lower case, empty for a path."""
+    found = re.match(r"([a-z][a-z0-9+.-]+)://", name, re.IGNORECASE)
+    return found[1].lower() if found else ""
+
+
+def is_url(name: str) -> bool:
+    """Return whether a name is a URL of a file that is not a local path."""
+    return url_scheme(name) not in ("", *_LOCAL)
+
+
+def local_path(location: str) -> Path:
+    """Return a path that names a location; that of a local file or directory if it is one."""
+    found = urlsplit(location)
+    if url_scheme(location) in _LOCAL and found.netloc not in ("", "localhost"):
+        raise ArgumentError(
+            f"The URL of a local file must have an absolute path, such as {found.scheme}:///data/x.csv."
+        )
+    return Path(unquote(found.path)) if found.scheme in ("", *_LOCAL) else Path(location)
 
 
 def files_of(path: str | os.PathLike[str]) -> list[Path]:

@@ -17,34 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from gaussmix._files import matches
 from gaussmix.errors import ArgumentError, DataError, GaussmixError, MissingFileError, MissingPackageError
 
-__all__ = ["RemoteFile", "filesystem_of", "is_local_url", "is_url", "local_path", "remote_files", "without_password"]
-
-
-def is_url(name: str) -> bool:
-    """Return whether a name is a URL of a file that is not a local path."""
-    return re.match(r"[a-z][a-z0-9+.-]+://", name, re.IGNORECASE) is not None and not is_local_url(name)
-
-
-def is_local_url(name: str) -> bool:
-    """Return whether a name is the URL of a local path."""
-    return re.match(r"(file|local)://", name, re.IGNORECASE) is not None
-
-
-def local_path(location: str) -> Path:
-    """Return a path that names a location; that of a local file or directory if it is one."""
-    found = urlsplit(location)
-    if is_local_url(location) and found.netloc not in ("", "localhost"):
-        raise ArgumentError(
-            f"The URL of a local file must have an absolute path, such as {found.scheme}:///data/x.csv."
-        )
-    return Path(unquote(found.path)) if found.scheme in ("", "file", "local") else Path(location)
+__all__ = ["RemoteFile", "filesystem_of", "remote_files", "without_password"]
 
 
 def without_password(url: str) -> str:

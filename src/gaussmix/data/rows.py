@@ -102,16 +102,14 @@ class RowSource(ABC):
     def close(self) -> None:  # noqa: B027 - most sources keep nothing
         """Discard data stored between passes."""
 
-    def moments(self, *, cache: Sample | None = None, limit: float | None = None) -> Moments:
+    def gram(self, *, cache: Sample | None = None, limit: float | None = None) -> ExactSums:
         """Return the exact Gram matrix in the declared metric, with contributions of a privacy unit scaled to j rows.
 
         With ``cache``, a sample of the release, a source that is read again for every pass may cache rows for later
         passes with the same sampling keys. ``limit`` is the largest rate of a sample that later passes need, computed
         from noisy counts. A source without a fixed order caches rows up to this rate, and none without it.
         """
-        query = Gram() if self.unit is None else Gram(self.unit.max_contributions)
-        sums = self.aggregate(query)
-        return Moments.built(sums, self.schema, self.unit, is_computed=self.is_computed)
+        return self.aggregate(Gram() if self.unit is None else Gram(self.unit.max_contributions))
 
     def mapped(
         self, transform: Transform, clip: float, sample: Sample | None = None, *, describe: str = "Reading"
@@ -182,7 +180,7 @@ class TableRows(RowSource):
         self.is_computed = self.table.computed
         self._cache: RowCache | None = None
 
-    def moments(self, *, cache: Sample | None = None, limit: float | None = None) -> Moments:
+    def gram(self, *, cache: Sample | None = None, limit: float | None = None) -> ExactSums:
         """Return the exact Gram matrix in the declared metric; with ``cache``, cache rows for later passes.
 
         A table with a fixed order caches as many rows as fit (:mod:`gaussmix.data.sampling`).
@@ -195,7 +193,7 @@ class TableRows(RowSource):
                 rows = RowCache(cache.at(limit), m, keys=cache.fresh(self.table.readings))
         sums = self.read(Gram(), None, rows)
         self._cache = rows
-        return Moments.built(sums, self.schema, is_computed=self.is_computed)
+        return sums
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
         """Aggregate cached rows, or read the table."""
@@ -400,13 +398,12 @@ class ClusterRows(RowSource):
         self._cache: RowCache | UnitCache | None = None
         self._is_recoded = False
 
-    def moments(self, *, cache: Sample | None = None, limit: float | None = None) -> Moments:
+    def gram(self, *, cache: Sample | None = None, limit: float | None = None) -> ExactSums:
         """Return the exact Gram matrix in the declared metric; with ``cache`` and ``limit``, cache rows."""
         query, keep = Gram() if self.unit is None else Gram(self.unit.max_contributions), None
         if cache is not None and limit is not None:
             keep = cache.at(limit)
-        sums = self._run(query, None, keep)
-        return Moments.built(sums, self.schema, self.unit, is_computed=True)
+        return self._run(query, None, keep)
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
         """Aggregate cached rows, or every partition on its worker."""
@@ -553,9 +550,9 @@ class SummedRows(RowSource):
     def _refusal(self) -> ArgumentError:
         return ArgumentError("Moments support only one pass. Set passes=1, or use the table instead of its moments.")
 
-    def moments(self, *, cache: Sample | None = None, limit: float | None = None) -> Moments:
-        """Return the moments."""
-        return self._moments
+    def gram(self, *, cache: Sample | None = None, limit: float | None = None) -> ExactSums:
+        """Return the Gram matrix of the moments."""
+        return self._moments.sums()
 
     def check_again(self) -> None:
         """Raise an error: moments do not contain rows."""

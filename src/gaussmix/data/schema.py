@@ -807,41 +807,38 @@ def _text(factor: Any) -> str:
     return Base(factor.expr).text if factor.eval_method.name == "LOOKUP" else str(factor.expr)
 
 
-def schema_of_formula(schema: Schema, formula: str) -> Schema:
-    """Return the schema of the columns and terms in a formula.
-
-    Columns that are used only inside terms are read but not released themselves.
-    """
-    read = read_formula(formula)
-    if read.predictors is None:
-        raise DeclarationError(
-            f"formula must list its predictors, got {formula!r}: they define the columns of the release."
-        )
-    texts = (read.response, *read.predictors)
-    terms = [term for text in texts for term in parse_terms(text, schema.columns)]
-    released = {name_of(need) for term in terms for need in needs_of(term) if isinstance(need, Base)}
-    used = {name for term in terms for name in bases_of(term)}
-    absent = [name for name in used if name not in schema.columns]
-    if absent:
-        raise DeclarationError(
-            f"formula: column {min(absent)!r} is not declared. Declare it in the schema with its bounds or levels."
-        )
-    columns = {name: column for name, column in schema.columns.items() if name in used or name == schema.weight}
-    own = {name_of(need): 1.0 for term in terms for need in needs_of(term) if not isinstance(need, Base)}
-    weights = {name: schema.terms.get(name, weight) for name, weight in own.items()}
-    hidden = tuple(name for name in columns if name not in released and name != schema.weight)
-    return replace(schema, columns=columns, terms=weights, only_in_terms=hidden)
-
-
 def declared_schema(
     schema: Schema | Mapping[str, Any] | str | os.PathLike[str],
     *,
     formula: str | None = None,
     weight: str | None = None,
 ) -> Schema:
-    """Return a schema with its weight column, restricted to the columns and terms of a formula."""
+    """Return a schema with its weight column, restricted to the columns and terms of a formula.
+
+    Columns that are used only inside terms are read but not released themselves.
+    """
     declared = Schema.of(schema) if weight is None else Schema.of(schema, weight=weight)
-    return declared if formula is None else schema_of_formula(declared, formula)
+    if formula is None:
+        return declared
+    read = read_formula(formula)
+    if read.predictors is None:
+        raise DeclarationError(
+            f"formula must list its predictors, got {formula!r}: they define the columns of the release."
+        )
+    texts = (read.response, *read.predictors)
+    terms = [term for text in texts for term in parse_terms(text, declared.columns)]
+    released = {name_of(need) for term in terms for need in needs_of(term) if isinstance(need, Base)}
+    used = {name for term in terms for name in bases_of(term)}
+    absent = [name for name in used if name not in declared.columns]
+    if absent:
+        raise DeclarationError(
+            f"formula: column {min(absent)!r} is not declared. Declare it in the schema with its bounds or levels."
+        )
+    columns = {name: column for name, column in declared.columns.items() if name in used or name == declared.weight}
+    own = {name_of(need): 1.0 for term in terms for need in needs_of(term) if not isinstance(need, Base)}
+    terms_of = {name: declared.terms.get(name, one) for name, one in own.items()}
+    hidden = tuple(name for name in columns if name not in released and name != declared.weight)
+    return replace(declared, columns=columns, terms=terms_of, only_in_terms=hidden)
 
 
 def response_and_predictors(response: str, predictors: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:

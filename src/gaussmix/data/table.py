@@ -43,8 +43,7 @@ from gaussmix.data.memory import (
     StreamTable,
     as_narwhals,
 )
-from gaussmix.data.readers import FileTable, UrlTable
-from gaussmix.data.remote import is_url
+from gaussmix.data.readers import FileTable, UrlTable, is_url
 from gaussmix.data.source import Part, ReadOptions, Request, Seen, Table
 from gaussmix.errors import ArgumentError, DataTypeError
 

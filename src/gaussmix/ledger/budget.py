@@ -1,4 +1,4 @@
-"""The privacy budget of one release as one value: (ε, δ), or a share of a ledger.
+"""The privacy budget of one release as one value: (ε, δ), or a share of a ledger. A weak budget gives a warning.
 
 >>> Budget(epsilon=1.0, delta=1e-6).relation
 'add-remove'
@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from gaussmix import _validation as check
 from gaussmix.accounting.discrete import LatticeAccount, Share, lattice_account
-from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
-from gaussmix.errors import ArgumentError, ArgumentTypeError
+from gaussmix.accounting.parameters import LARGEST_EPSILON, NEIGHBOURS, Neighbours, frames_to_the_caller
+from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetWarning
 from gaussmix.ledger.composition import Entry
 from gaussmix.ledger.ledger import Ledger
 
-__all__ = ["Budget", "Charged"]
+__all__ = ["LARGEST_DELTA", "LEAST_DELTA", "Budget", "Charged", "warn_if_weak"]
 
 Charged = tuple[Ledger, Entry]
 """A ledger, and the entry of a release that was recorded in it."""
@@ -169,3 +170,32 @@ class Budget:
             account, failures=failures, note=self.note, file=file, privacy_unit=privacy_unit, release=release
         )
         return self.ledger, entry
+
+
+LARGEST_DELTA = 1e-2
+"""Smallest δ with a warning: publishing each row with probability 1 % meets this δ with ε = 0."""
+
+LEAST_DELTA = 1e-40
+"""Smallest δ without a warning: the samplers' normal draws end at about 13 standard deviations (SECURITY.md)."""
+
+
+def warn_if_weak(epsilon: float, delta: float) -> None:
+    """Issue one :class:`gaussmix.errors.BudgetWarning` if a budget is weak. An infinite ε voids the certificate."""
+    found = []
+    if LARGEST_EPSILON < epsilon < float("inf"):
+        found.append(
+            f"epsilon={epsilon:g} gives no meaningful worst-case guarantee: the odds of any outcome may change by a "
+            f"factor of e^{epsilon:g}. Values up to about 1 are strong, values up to about 10 moderate."
+        )
+    if delta >= LARGEST_DELTA:
+        found.append(
+            f"delta={delta:g} is large: publishing one row in {round(1 / delta)} without any protection would also "
+            "satisfy it. Choose delta below 1 / (number of rows)."
+        )
+    elif 0 < delta < LEAST_DELTA:
+        found.append(
+            f"delta={delta:g} is smaller than the noise samplers can guarantee. The guarantee holds for a delta of "
+            f"{LEAST_DELTA:g}."
+        )
+    if found:
+        warnings.warn(" ".join(found), BudgetWarning, stacklevel=frames_to_the_caller())

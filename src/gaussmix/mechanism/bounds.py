@@ -27,7 +27,6 @@ from gaussmix import _validation as check
 from gaussmix._files import Output, refuse_inputs, refuse_suffix, reserve
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import diagonal_sigma
-from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.accounting.thresholds import CountsAccount, counts_account, releases_of_counts, with_threshold
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS, ColumnCounts, FineGrid, OneRowEach, count_columns, count_finely
@@ -36,7 +35,7 @@ from gaussmix.data.source import ReadOptions, Table
 from gaussmix.data.table import open_table
 from gaussmix.errors import BudgetUnmetError, DeclarationError
 from gaussmix.ledger import Budget, Ledger
-from gaussmix.ledger.budget import Charged
+from gaussmix.ledger.budget import Charged, warn_if_weak
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.noise import add_noise, describe, discrete_gaussian, generator, to_floats
 from gaussmix.mechanism.release import (

@@ -38,7 +38,6 @@ from gaussmix.accounting.discrete import LatticeAccount, diagonal_sigma, off_dia
 from gaussmix.accounting.parameters import Neighbours
 from gaussmix.data.gram import ExactSums
 from gaussmix.data.marginals import MarginalSums
-from gaussmix.data.moments import Moments
 from gaussmix.data.rows import RowSource
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
@@ -96,7 +95,7 @@ def cost_of(columns: int, passes: int) -> tuple[float, int]:
 
 def draw_passes(
     rows: RowSource,
-    first: Callable[[], Moments],
+    first: Callable[[], ExactSums],
     account: LatticeAccount,
     rng: np.random.Generator,
     *,
@@ -114,7 +113,7 @@ def draw_passes(
     rows : RowSource
         The table. It must be possible to read it once per pass.
     first : function
-        Returns exact moments of all rows for the first pass; called once, unless the journal has all that needs them.
+        Returns the exact Gram matrix of all rows; called once, unless the journal has all that needs it.
     account : LatticeAccount
         The account of the releases that `releases_of` lists for a schedule.
     rng : Generator
@@ -136,22 +135,21 @@ def draw_passes(
     first = functools.cache(first)
     draw, schema = _Draw(account, rng, parties, journal, progress=progress), rows.schema
     budgets = budgets_of(account, models, marginals=marginals is not None)
-    mu = budgets.passes if len(budgets.passes) == 1 else budgets.passes[1:]
     most = 1 if rows.unit is None else rows.unit.max_contributions
     if journal is not None:
         journal.ask(f"schema {schema.fingerprint}")
-    draw.agree("Pass 1", *mu, most)
-    output = PassOutput(draw.matrix(lambda: first().sums(), mu[0], most=most), mu[0])
+    draw.agree("Pass 1", *budgets.in_turn, most)
+    output = PassOutput(draw.matrix(first, budgets.passes[0], most=most), budgets.passes[0])
     outputs = [output]
-    if len(mu) > 1:
-        number, persons = _counted(draw, rows, first, budgets.passes[0])
+    if budgets.count is not None:
+        number, persons = _counted(draw, rows, first, budgets.count)
         rates = rates_of(account, number, schema.n_columns, models=models, marginals=marginals is not None)
         keys = Sample(1.0, rng.bytes(32)) if keys is None else keys
         samples = [None if rate == 1.0 else keys.at(rate) for rate in rates]
         # Sampling keys have 16 bits, so that rates are rounded.
         rates = [1.0 if sample is None else sample.rate for sample in samples]
-        state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)], rows.unit)
-        passes = len(mu) // 2 + 1
+        mu = [part * rate for part, rate in zip(budgets.in_turn, rates, strict=True)]
+        state, passes = start(schema, output.matrix, mu, rows.unit), len(budgets.passes)
 
         def request_of(number: int, known: State) -> PassRequest:
             q, histogram = 2 * number - 1, plan_histogram(known)
@@ -161,7 +159,7 @@ def draw_passes(
             found = draw.histograms(
                 lambda: rows.counts(transforms, histogram.edges, sample=samples[q], describe=words),
                 [len(edges) + 1 for edges in histogram.edges],
-                mu[q],
+                budgets.histograms[number - 1],
             )
             seen = tuple(count / rates[q] for count in found)
             return plan_pass(known, histogram, seen)
@@ -170,9 +168,10 @@ def draw_passes(
             p, words = 2 * number, f"Pass {number + 1} of {passes}"
             draw.agree(words, request.metric.transform, request.clip, rates[p])
             matrix = draw.matrix(
-                lambda: rows.mapped(request.metric.transform, request.clip, sample=samples[p], describe=words), mu[p]
+                lambda: rows.mapped(request.metric.transform, request.clip, sample=samples[p], describe=words),
+                budgets.passes[number],
             )
-            output = PassOutput(matrix, mu[p], request, rates[p], rates[p - 1])
+            output = PassOutput(matrix, budgets.passes[number], request, rates[p], rates[p - 1])
             outputs.append(output)
             return output.matrix / output.rate
 
@@ -213,10 +212,10 @@ def draw_marginals(
     return Marginals(plan, counts, sums[:first], sums[first:], mu)
 
 
-def _counted(draw: _Draw, rows: RowSource, first: Callable[[], Moments], mu: float) -> tuple[float, Persons | None]:
+def _counted(draw: _Draw, rows: RowSource, first: Callable[[], ExactSums], mu: float) -> tuple[float, Persons | None]:
     """Return the noisy number of rows; for privacy units, also that of units, each count with half of μ²."""
     if rows.unit is None:
-        return float(draw.vector(lambda: np.array([first().sums().n]), mu)[0]), None
+        return float(draw.vector(lambda: np.array([first().n]), mu)[0]), None
     (part,) = split_mu(mu, [Fraction(1, 2)])
 
     def count(which: int) -> Integers:

@@ -50,10 +50,11 @@ from gaussmix._files import Output, refuse_inputs, reserve
 from gaussmix._version import __version__
 from gaussmix.accounting.accounts import Account, NonPrivate
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma
-from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller, warn_if_weak
+from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller
 from gaussmix.accounting.sites import Sites, joint_account
 from gaussmix.data.columns import Numeric
 from gaussmix.data.contributions import UNIQUE, PrivacyUnit
+from gaussmix.data.gram import ExactSums
 from gaussmix.data.marginals import MarginalSums, has_marginals
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import ONLY_PER_UNIT, SCHEMA_REQUIRED, RowSource, rows_of
@@ -71,7 +72,7 @@ from gaussmix.errors import (
     OutputError,
 )
 from gaussmix.ledger import Budget, Ledger
-from gaussmix.ledger.budget import Charged
+from gaussmix.ledger.budget import Charged, warn_if_weak
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.journal import Journal, refuse_unfinished
 from gaussmix.mechanism.noise import Parties, describe, generator, secure_generator
@@ -218,17 +219,19 @@ SEED_KNOWN = Condition(
 )
 
 
-def nonprivate_release(moments: Moments, *, made_by: str = "release", declared: Schema | None = None) -> Release:
+def nonprivate_release(
+    sums: ExactSums, schema: Schema, *, made_by: str = "release", declared: Schema | None = None
+) -> Release:
     """Return a release of the exact Gram matrix, for ``epsilon=inf``. **Not private**, and certified as such."""
     certificate = certify(
-        moments.schema if declared is None else declared,
+        schema if declared is None else declared,
         NonPrivate(),
         secure_generator(),
         made_by=made_by,
         budget=(math.inf, 1.0),
         neighbours="add-remove",
     )
-    return Release(Transcript((PassOutput(moments.gram(), math.inf),), moments.schema), certificate)
+    return Release(Transcript((PassOutput(sums.floats(), math.inf),), schema), certificate)
 
 
 def certify(
@@ -475,26 +478,28 @@ class Prepared:
         account = self._account_for(rows)
         several = account is not None and has_several_passes(account, self.models)
         keys = Sample(1.0, self.rng.bytes(32)) if several else None
+        plan = self.marginals if several else None
         with ExitStack() as stack:
-            exact = functools.cache(functools.partial(self._marginal_sums, rows))
-            first = None
-            if not (several and self.marginals is not None):
+            first: Callable[[], Any]  # exact sums of the first reading: of marginals, or else of the first pass
+            if plan is None:
                 rows = self._coded(rows, {} if self.thresholds == "auto" else self.thresholds, stack)
-                first = functools.cache(functools.partial(rows.moments, cache=keys))
+                first = functools.cache(functools.partial(rows.gram, cache=keys))
+            else:
+                first = functools.cache(functools.partial(self._marginal_sums, rows, plan))
             # The first reading checks every value before anything is charged.
             if journal is None or not journal.drawn:
-                exact() if first is None else first()
+                first()
             self._once.take()
             if protects:
                 remember(origins)
             if account is None:
-                gram = rows.moments() if first is None else first()
-                return self._written(nonprivate_release(gram, made_by=self.made_by, declared=self.schema))
+                sums = cast(ExactSums, first())
+                return self._written(nonprivate_release(sums, rows.schema, made_by=self.made_by, declared=self.schema))
             long = several or self.models is not None or self.joint is not None
             with nullcontext() if long else interruptions_wait():
                 # Several passes, declared models and other sites take long and can be interrupted.
                 try:
-                    private = self._drawn(rows, first, exact, account, stack, keys=keys, progress=progress)
+                    private = self._drawn(rows, first, plan, account, stack, keys=keys, progress=progress)
                     with interruptions_wait():
                         return self._written(private)
                 except BaseException as error:
@@ -502,12 +507,11 @@ class Prepared:
                         error.add_note(journal.words(_spent(self.budget, account)))
                     raise
 
-    def _marginal_sums(self, rows: RowSource) -> MarginalSums:
+    def _marginal_sums(self, rows: RowSource, plan: MarginalPlan) -> MarginalSums:
         """Return exact sums for the marginals."""
-        plan = cast(MarginalPlan, self.marginals)
         if self.schema.weight is not None:  # the base schema does not refuse negative weights
             with closing(rows.recoded(self.schema)) as weighted:
-                weighted.moments()
+                weighted.gram()
         with closing(rows.recoded(plan.schema)) as base:
             return base.aggregate(plan.query, describe="Counting")
 
@@ -520,8 +524,8 @@ class Prepared:
     def _drawn(
         self,
         rows: RowSource,
-        first: Callable[[], Moments] | None,
-        exact: Callable[[], MarginalSums],
+        first: Callable[[], Any],
+        plan: MarginalPlan | None,
         account: LatticeAccount,
         stack: ExitStack,
         *,
@@ -530,7 +534,7 @@ class Prepared:
     ) -> Release:
         """Record the release, then draw it: a crash costs budget, not privacy.
 
-        ``first`` is the first pass if there are no marginals, and ``exact`` returns the sums of marginals; ``keys`` are
+        ``first`` returns the sums of the marginals of ``plan``, or of the first pass if there are none; ``keys`` are
         sampling keys under which the first pass caches rows for later ones.
         """
         file, joint, charged = None if self.output is None else self.output.path, self.joint, None
@@ -540,14 +544,13 @@ class Prepared:
         else:
             charged = self._charged(account, file)
         marginals = None
-        if first is None and self.marginals is not None:
+        if plan is not None:
             marginals = draw_marginals(
-                exact, self.marginals, account, self.rng, models=self.models, parties=joint, journal=self.journal
+                first, plan, account, self.rng, models=self.models, parties=joint, journal=self.journal
             )
             thresholds = marginals.thresholds() if self.thresholds == "auto" else self.thresholds
             rows = self._coded(rows, thresholds, stack)
-        if first is None:
-            first = functools.partial(rows.moments, cache=keys, limit=self._cached_rate(account, marginals))
+            first = functools.partial(rows.gram, cache=keys, limit=self._cached_rate(account, marginals))
         transcript = draw_passes(
             rows,
             first,
@@ -581,12 +584,12 @@ class Prepared:
         )
         return Release(transcript, certificate)
 
-    def _cached_rate(self, account: LatticeAccount, marginals: Marginals | None) -> float | None:
+    def _cached_rate(self, account: LatticeAccount, marginals: Marginals) -> float | None:
         """Return the rate of the largest sample that later passes need and the cache holds, from noisy counts.
 
-        None if there is none, or no noisy count of rows yet; sums of weights do not count rows.
+        None if there is none; sums of weights do not count rows.
         """
-        if marginals is None or self.schema.weight is not None:
+        if self.schema.weight is not None:
             return None
         rows, m, most = max(marginals.rows[0], 1.0), self.schema.n_columns, marginals.plan.max_contributions
         # There may be as few units as rows/j. The count from which rates are computed later has other noise.
@@ -749,7 +752,7 @@ def prepare(
         if account is not None:
             if not has_several_passes(account, asked):
                 plan = None
-            passes_drawn = max(len(budgets_of(account, asked, marginals=plan is not None).passes) // 2, 1)
+            passes_drawn = len(budgets_of(account, asked, marginals=plan is not None).passes)
             cells = None if plan is None else plan.coordinates
             m = schema.n_columns
             if not accounts_for(account, passes_drawn, m, models=asked, persons=bounded is not None, marginals=cells):
@@ -914,7 +917,7 @@ def _most_bytes(
 ) -> int:
     """Bound the size of a release's file by the number of its blocks of m × m numbers and of its column names."""
     m, declared = schema.n_columns, 0 if models is None else len(models.models)
-    passes = 1 if account is None else len(budgets_of(account, models, marginals=plan is not None).passes) // 2 + 1
+    passes = 1 if account is None else len(budgets_of(account, models, marginals=plan is not None).passes)
     numbers = 0 if plan is None else sum(plan.coordinates) + 4 * len(schema.columns)
     # G, N, a matrix for each pass, a transform for each but the first; two matrices for each model
     blocks = 2 * passes + 1 + 2 * declared

@@ -355,7 +355,8 @@ class Plan:
         """
         rows = max(float(counts.sum()), 10.0)
         largest = 4 * float(edges[-1])
-        if self.statistic.unit is None and self.model.family in ("logit", "probit"):  # |y - μ| ≤ 1
+        classes = not self.model.is_linear and family_of(str(self.model.family)).of_classes
+        if self.statistic.unit is None and classes:  # |y - μ| ≤ 1
             largest = min(largest, self.metric.largest_squared_norm)
         tail = read_tail(counts, edges, noise=noise, rows=rows, largest=largest)
         beyond = tail.beyond

@@ -52,7 +52,7 @@ from gaussmix.data.schema import Schema
 from gaussmix.data.units import half_span
 from gaussmix.errors import ArgumentError
 from gaussmix.models.design import Coding, column_of, is_marked
-from gaussmix.models.inference import residuals
+from gaussmix.models.inference import critical_value, residuals
 from gaussmix.models.rendering import new_axes, void_mark
 from gaussmix.models.results import Frame, ResultTable, as_frame, columns_of
 from gaussmix.releases.counts import (
@@ -165,15 +165,11 @@ def _described(release: Release) -> list[str]:
     return [name for name in schema.columns if name in schema.groups]
 
 
-def _z(alpha: float) -> float:
-    return float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Columns one by one
 def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.describe`."""
-    z, counts, schema = _z(alpha), RowCounts(release.statistic), release.certificate.schema
+    z, counts, schema = critical_value(alpha), RowCounts(release.statistic), release.certificate.schema
     chosen = chosen_columns(schema, columns, known=_described(release))
     value, error = counts.rows
     what = "(rows)" if schema.weight is None else "(weights)"
@@ -304,7 +300,7 @@ def quantiles(
     release: Release, columns: Sequence[str] | None, q: Sequence[float], *, alpha: float = 0.05
 ) -> ResultTable:
     """The table of :meth:`gaussmix.Release.quantiles`."""
-    z, counts, rows = _z(alpha), RowCounts(release.statistic), []
+    z, counts, rows = critical_value(alpha), RowCounts(release.statistic), []
     asked = [check.in_interval(0, 1, q=value) for value in ([q] if isinstance(q, float) else q)]
     for name in _numbers(release, columns):
         edges, found = counts.edges(name), counts.of(name)
@@ -354,7 +350,7 @@ class Histogram(_Tabular):
 
     def table(self, alpha: float = 0.05) -> ResultTable:
         """Return one row per bin, with the interval of its count."""
-        z = _z(alpha)
+        z = critical_value(alpha)
         rows = [
             (float(low), float(high), *_count(n, s, z))
             for low, high, n, s in zip(self.edges[:-1], self.edges[1:], self.counts, self.std_errors, strict=True)
@@ -393,7 +389,7 @@ def histogram(release: Release, column: str, bins: int | None = None) -> Histogr
 
 def total(release: Release, column: str, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.total`."""
-    z = _z(alpha)
+    z = critical_value(alpha)
     found = RowCounts(release.statistic).totals(_summed(release, [column]))
     value, error = float(found.values[0]), float(found.std_errors[0])
     row = (column, "total", value, error, value - z * error, value + z * error)
@@ -403,7 +399,7 @@ def total(release: Release, column: str, *, alpha: float = 0.05) -> ResultTable:
 def ratio(release: Release, numerator: str, denominator: str, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.ratio`."""
     found = RowCounts(release.statistic).totals(_summed(release, [numerator, denominator]))
-    row = (f"{numerator}/{denominator}", "ratio", *fieller(found, _z(alpha)))
+    row = (f"{numerator}/{denominator}", "ratio", *fieller(found, critical_value(alpha)))
     return ResultTable(f"total of {numerator} over total of {denominator}", columns_of(NAMES, [row]), notes_of(release))
 
 
@@ -440,7 +436,7 @@ class Correlations:
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return intervals, shape (p, p, 2), within [-1, 1] (:mod:`gaussmix.models.inference`)."""
-        half = _z(alpha) * self.std_errors
+        half = critical_value(alpha) * self.std_errors
         return np.clip(np.stack([self.values - half, self.values + half], axis=-1), -1.0, 1.0)
 
     def to_frame(self, frame: Frame | None = None) -> Any:
@@ -557,7 +553,7 @@ class Crosstab(_Tabular):
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return intervals of the counts, shape (A, B, 2). Their ends can be negative, like the counts."""
-        z = _z(alpha)
+        z = critical_value(alpha)
         return np.stack([self.estimates - z * self.std_errors, self.estimates + z * self.std_errors], axis=-1)
 
     def shares(self, within: str = "all", alpha: float = 0.05) -> tuple[Floats, Floats]:
@@ -569,7 +565,7 @@ class Crosstab(_Tabular):
         alpha : float
         """
         check.choice(("all", "row", "column"), within=within)
-        z, (a, b) = _z(alpha), self.estimates.shape
+        z, (a, b) = critical_value(alpha), self.estimates.shape
         cell = np.arange(a * b)
         same = {"all": 0 * cell, "row": cell // b, "column": cell % b}[within]
         under = (same[:, np.newaxis] == same[np.newaxis]).astype(float)
@@ -602,7 +598,7 @@ class Crosstab(_Tabular):
 
     def cells(self, alpha: float = 0.05) -> list[list[str]]:
         """Counts as text, ± half their intervals, and margins, rounded to integers; the first row is the head."""
-        z = _z(alpha)
+        z = critical_value(alpha)
         cells = [
             [f"{n:z,.0f} ± {z * s:,.0f}" for n, s in zip(counts, std_errors, strict=True)] + [f"{counts.sum():z,.0f}"]
             for counts, std_errors in zip(self.estimates, self.std_errors, strict=True)
@@ -727,7 +723,7 @@ NO_ROWS = "An interval is the whole range of the response if a level's count is 
 
 def group_means(release: Release, response: str, by: str, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.means`."""
-    z, schema = _z(alpha), release.schema
+    z, schema = critical_value(alpha), release.schema
     labels, sums = group_sums(release.statistic.noisy, schema, response, by)
     centre, k = float(schema.units.centres[schema.groups[response][0]]), len(labels)
     column = column_of(schema, response)

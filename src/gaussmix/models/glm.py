@@ -36,7 +36,7 @@ from gaussmix.models.design import (
 )
 from gaussmix.models.discriminant import discriminant_of
 from gaussmix.models.families import MNLOGIT, Family
-from gaussmix.models.inference import SIGNAL, Coefficients
+from gaussmix.models.inference import SIGNAL, Coefficients, critical_value
 from gaussmix.models.likelihood import (
     MANY_COLUMNS,
     Fit,
@@ -479,7 +479,7 @@ def margins_table(found: Fit, summary: Summary, family: Family, *, dummy: bool, 
             effect = slope * float(beta[place])
             gradient = slope * T[place] + float(beta[place]) * ((weights * mean.second(eta)) @ X)
         error = math.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
-        half = -float(special.ndtri(alpha / 2)) * error
+        half = critical_value(alpha) * error
         p = float(2 * special.ndtr(-abs(effect) / error)) if error > 0 else (0.0 if effect else 1.0)
         rows.append((name, effect, error, p, effect - half, effect + half))
     names = ("term", "dy/dx", "std.error", "p.value", "conf.low", "conf.high")

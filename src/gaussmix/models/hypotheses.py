@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
-from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.inference import critical_value
 from gaussmix.models.rendering import in_columns, p_value, to_error, void_mark
 
 __all__ = ["ContrastTest", "JointTest", "linear_hypotheses"]
@@ -50,7 +49,7 @@ class ContrastTest:
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return intervals of R·β of level 1 - alpha, shape (hypotheses, 2)."""
-        half = -special.ndtri(check.in_interval(0, 1, alpha=alpha) / 2) * self.sd
+        half = critical_value(alpha) * self.sd
         return np.column_stack([self.effect - half, self.effect + half])
 
     def __str__(self) -> str:

@@ -45,6 +45,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy import special
 
+from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.releases.noisy import NoisyMoment
 
@@ -54,6 +55,7 @@ __all__ = [
     "Coefficients",
     "LeastSquares",
     "Residuals",
+    "critical_value",
     "identified_columns",
     "least_squares",
     "on_columns",
@@ -276,7 +278,7 @@ class Coefficients:
 
     def intervals(self, alpha: float) -> Floats:
         """Return both ends of the intervals of level 1 - alpha, shape (d, 2); β̂ + log(1 ± κzs)/κ if they are curved."""
-        half = -special.ndtri(alpha / 2) * self.std_errors
+        half = critical_value(alpha) * self.std_errors
         ends = np.column_stack([-half, half])
         if self.curvature is not None:
             kappa = np.where(np.abs(self.curvature) > _STRAIGHT, self.curvature, np.nan)[:, np.newaxis]
@@ -301,6 +303,11 @@ class Coefficients:
         covariance = R @ np.nan_to_num(self.covariance) @ R.T
         covariance[unknown], covariance[:, unknown] = np.nan, np.nan
         return np.where(unknown, np.nan, value), covariance
+
+
+def critical_value(alpha: float) -> float:
+    """Return half the length of a normal interval of level 1 - alpha, in standard errors."""
+    return -float(special.ndtri(check.in_interval(0, 1, alpha=alpha) / 2))
 
 
 def p_values(distance: Floats, std_error: Floats) -> Floats:

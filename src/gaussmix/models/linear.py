@@ -21,9 +21,7 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy import special
 
-from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.data.columns import Categorical, Numeric, Vector
 from gaussmix.data.contributions import unit_texts
@@ -46,7 +44,7 @@ from gaussmix.models.design import (
     sub_schema,
 )
 from gaussmix.models.families import LINEAR, Family
-from gaussmix.models.inference import Coefficients
+from gaussmix.models.inference import Coefficients, critical_value
 from gaussmix.models.rendering import NO_BETTER
 from gaussmix.models.results import Asked, FittedModel, Frame, ResultTable, Summary
 from gaussmix.releases.certificate import Certificate
@@ -110,7 +108,7 @@ class Prediction:
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return intervals of level 1 - alpha for the means, shape (rows, 2): those of the linear predictor, mapped."""
-        half = -special.ndtri(check.in_interval(0, 1, alpha=alpha) / 2) * self.se_linear
+        half = critical_value(alpha) * self.se_linear
         ends = (self.exposure * self.inverse(self.linear + side * half) for side in (-1, 1))
         return np.column_stack(list(ends))
 
@@ -224,13 +222,12 @@ class RegressionModel(FittedModel):
         Errors are assumed to be normal, with the residual variance of the table. The error of the coefficients is
         neglected; in a useful model it is small compared with the residuals.
         """
-        alpha = check.in_interval(0, 1, alpha=alpha)
+        z = critical_value(alpha)
         if not self.statistic.schema.intercept:
             raise ArgumentError(
                 "prediction_interval requires a release with an intercept, because it needs the noisy number of rows."
             )
-        middle = self.predict(data)
-        half = -float(special.ndtri(alpha / 2)) * self._residual_std
+        middle, half = self.predict(data), z * self._residual_std
         return np.column_stack([middle - half, middle + half])
 
     @property

@@ -122,9 +122,7 @@ class Release:
         if not accounts_for(account, len(passes), m, models=models, persons=persons, marginals=marginals):
             raise NotPrivateError("The passes of the release do not match its certificate.")
         budgets = budgets_of(account, models, marginals=plan is not None)
-        several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
-        at = [0] if len(passes) == 1 else list(several)
-        if any(output.mu != budgets.passes[i] for output, i in zip(passes, at, strict=True)):
+        if tuple(output.mu for output in passes) != budgets.passes:
             raise NotPrivateError("The noise of a pass does not match the certificate.")
         for output, parts in zip(transcript.models, budgets.models, strict=True):
             of_sums = tuple(mu_of_sum(part, certificate.neighbours) for part in parts[1:-1])

@@ -415,7 +415,7 @@ class Summary:
 
     def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
         """Return intervals of level 1 - alpha; NaN if a coefficient is not identified."""
-        ends = self._coefficients.intervals(check.in_interval(0, 1, alpha=alpha))
+        ends = self._coefficients.intervals(alpha)
         return {name: (low, high) for name, (low, high) in zip(self.params, ends.tolist(), strict=True)}
 
     def per(self, units: Mapping[str, float | Literal["sd"]]) -> Summary:

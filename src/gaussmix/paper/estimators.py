@@ -26,9 +26,9 @@ from sklearn.utils.validation import check_is_fitted
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.accounting.calibration import calibrate, eigenvalue_error_bound
-from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.data.arrays import check_classes, read_classes, read_features, read_targets, without_values
 from gaussmix.errors import ArgumentError, DeclarationError
+from gaussmix.ledger.budget import warn_if_weak
 from gaussmix.mechanism.noise import generator
 from gaussmix.paper.certificate import N_MAX, Analysis, Certificate
 from gaussmix.paper.mixing import modified_gauss_mix

@@ -14,18 +14,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, get_args
 
 from gaussmix import _validation as check
 from gaussmix._text import plain
-from gaussmix.accounting.accounts import (
-    Account,
-    AdaSSPAccount,
-    BinAggAccount,
-    NonPrivate,
-    ObjectivePerturbationAccount,
-    SheffetAccount,
-)
+from gaussmix.accounting.accounts import Account, NonPrivate, ObjectivePerturbationAccount
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
 from gaussmix.accounting.sites import Sites
@@ -66,18 +59,7 @@ _RELATION_WORDS: dict[Neighbours, str] = {
     "add-remove": "added or removed",
     "replace-one": "replaced by another",
 }
-_MECHANISMS: dict[type[Account], tuple[str, str]] = {  # name, also in files; description
-    LatticeAccount: (
-        "Gaussian mechanism on the Gram matrix (discrete Gaussian)",
-        "Gaussian mechanism on the Gram matrix: symmetric discrete Gaussian noise, exact integer arithmetic",
-    ),
-    NonPrivate: ("none", "None: the exact Gram matrix"),
-    AdaSSPAccount: ("AdaSSP", "Noisy sufficient statistics (AdaSSP)"),
-    BinAggAccount: ("BinAgg", "Noisy sums over private bins (BinAgg)"),
-    SheffetAccount: ("Sheffet's tested sketch", "Sheffet's tested Gaussian sketch"),
-    ObjectivePerturbationAccount: ("objective perturbation", "Objective perturbation"),
-    CountsAccount: ("noisy counts by column", "Noisy counts by column"),
-}
+_KINDS: dict[str, type[Account]] = {kind.mechanism: kind for kind in get_args(Account)}
 
 
 @dataclass(frozen=True)
@@ -249,12 +231,12 @@ class Certificate:
     @property
     def mechanism(self) -> str:
         """Name of the mechanism."""
-        return _MECHANISMS[type(self.account)][0]
+        return self.account.mechanism
 
     @property
     def mechanism_words(self) -> str:
         """Description of the mechanism."""
-        return _MECHANISMS[type(self.account)][1]
+        return self.account.mechanism_words
 
     @property
     def row_norm(self) -> float:
@@ -482,8 +464,7 @@ def _check_keys(kind: type[Account | Certificate | BudgetCap | Sites], stored: M
 
 
 def _account(stored: Mapping[str, Any]) -> Account:
-    kinds = {name: kind for kind, (name, _) in _MECHANISMS.items()}
-    kind = kinds[stored["mechanism"]]
+    kind = _KINDS[stored["mechanism"]]
     values = {key: value for key, value in stored.items() if key != "mechanism"}
     _check_keys(kind, values)
     return kind(**values)

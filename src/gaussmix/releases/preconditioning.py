@@ -748,17 +748,26 @@ class Budgets:
 
     Attributes
     ----------
-    passes : tuple of float
-        Count of rows, first pass, then histogram and pass in turn; or the pass alone.
+    count : float or None
+        Count of rows, or of privacy units and of their rows; None for a release in one pass.
+    passes, histograms : tuple of float
+        One part for each pass, and one for the histogram before each pass but the first.
     models : tuple of tuple of float
         Releases of each declared model (:mod:`gaussmix.releases.declared`).
     marginals : (float, float) or None
         Counts, and sums with sums of squares.
     """
 
+    count: float | None
     passes: tuple[float, ...]
+    histograms: tuple[float, ...]
     models: tuple[tuple[float, ...], ...]
     marginals: tuple[float, float] | None
+
+    @property
+    def in_turn(self) -> tuple[float, ...]:
+        """The first pass, then histogram and pass in turn."""
+        return (self.passes[0], *(part for pair in zip(self.histograms, self.passes[1:], strict=True) for part in pair))
 
 
 def has_several_passes(account: LatticeAccount, models: ModelBudget | None) -> bool:
@@ -776,8 +785,9 @@ def budgets_of(account: LatticeAccount, models: ModelBudget | None = None, *, ma
         raise ArgumentError(
             "The number of parts of the account does not match its passes, declared models and marginals."
         )
+    count, own = (None, rest[:1]) if first == 1 else (rest[0], rest[1:first])
     found = () if models is None else models.split(rest[first:])
-    return Budgets(rest[:first], found, (counts, sums) if marginals else None)
+    return Budgets(count, own[::2], own[1::2], found, (counts, sums) if marginals else None)
 
 
 def rates_of(
@@ -789,8 +799,8 @@ def rates_of(
     last read at least the same rows, so no scan is made for histograms alone. ``rows`` is noisy or simulated, all else
     is public. With a privacy unit, units take the place of rows.
     """
-    passes = len(budgets_of(account, models, marginals=marginals).passes) // 2
-    if not passes:
+    passes = len(budgets_of(account, models, marginals=marginals).passes)
+    if passes == 1:
         return [1.0]
     mu = account.mu if models is None else account.mu * math.sqrt(1 - models.fraction)
     needed = (max(SAMPLE_ROWS * m**1.5, HISTOGRAM_ROWS), HISTOGRAM_ROWS)

@@ -41,13 +41,14 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.discrete import LatticeAccount, lattice_account
-from gaussmix.accounting.parameters import LARGEST_EPSILON, Neighbours, warn_if_weak
+from gaussmix.accounting.parameters import LARGEST_EPSILON, Neighbours
 from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.data.encode import BlockEncoder
 from gaussmix.data.marginals import has_marginals
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.data.terms import Numbers, TermValues
 from gaussmix.errors import ArgumentError, BudgetUnmetError
+from gaussmix.ledger.budget import warn_if_weak
 from gaussmix.releases.marginals import MarginalPlan
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
@@ -565,9 +566,9 @@ class Planner:
         trial = Trial.of(self.schema, table, n)
         # μ of all releases except the count. The Gram matrix of a share π of the rows, divided by π, has noise 1/π
         # times as large.
-        parts = budgets_of(account, marginals=self._has_marginals).passes
+        parts = budgets_of(account, marginals=self._has_marginals).in_turn
         rates = rates_of(account, n, m, marginals=self._has_marginals)
-        mu = [part * rate for part, rate in zip(parts[len(parts) > 1 :], rates, strict=True)]
+        mu = [part * rate for part, rate in zip(parts, rates, strict=True)]
         found = []
         for draw in range(DRAWS):
             drawn = trial.draw(mu, np.random.default_rng(draw))
