@@ -87,7 +87,7 @@ def test_the_first_line_says_that_the_model_was_declared(private):
     lines = str(private.logit("sick ~ x + group").summary()).splitlines()
     assert lines[0].startswith("No privacy guarantee")  # the seed
     assert lines[1] == "Declared model: two private Newton steps on the likelihood."
-    assert any('The column "distribution" is the standard error that stands for' in line for line in lines)
+    assert any('The column "distribution" is the change that a third step would make' in line for line in lines)
     assert 'column "distribution"' not in str(private.logit("sick ~ x + group").odds_ratios())
     for other in (private.logit("sick ~ x"), private.poisson("visits ~ x + group")):
         assert "Declared model" not in str(other.summary())
