@@ -60,7 +60,7 @@ CLASSES = {"cps1988_log": "parttime", "fertility": "morekids", "hotel_rates": "i
 """Boolean responses, for logistic methods."""
 EPSILONS = (0.3, 1.0, 3.0)
 DELTA = 1e-6
-AIM = ("cps2024_log",)  # tables that are small enough for it
+AIM = ("cps2024_log", "fertility")  # tables on which fits are known to finish
 BIAS = ("hotel_rates", 0, 1000.0, "mst")  # what is left of the error of synthetic rows without noise
 PENALTY_SHARE = 0.3  # of ε, in the calibration of objective perturbation of 2023
 BINS = 32  # of a number, for synthetic rows
@@ -486,9 +486,9 @@ LINEAR = (
     TRIVIAL,
 )
 """Methods that are compared, in their order."""
-IN_THE_FILE = ("gaussmix ols, one pass", "Sheffet", "BinAgg, theorem", "AIM")
+IN_THE_FILE = ("gaussmix ols, one pass", "Sheffet", "BinAgg, theorem")
 """Methods that the page's table of predictions leaves to the file."""
-WITH_INTERVALS = ("gaussmix ols", "BinAgg", "BinAgg, theorem", "noisy sums", "MST")
+WITH_INTERVALS = ("gaussmix ols", "BinAgg", "BinAgg, theorem", "noisy sums", "MST", "AIM")
 LOGISTIC = (
     "maximum likelihood",
     "gaussmix logit",
