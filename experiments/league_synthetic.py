@@ -17,7 +17,8 @@ from snsynth.mst import MSTSynthesizer  # type: ignore[import-not-found]
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     given, found, kind, epsilon, delta, seed = sys.argv[1:]
-    np.random.seed(int(seed))  # noqa: NPY002  the synthesizers draw from numpy's global generator
+    # Tables and rows are chosen by numpy's global generator. The noise is OpenDP's, which has no seed.
+    np.random.seed(int(seed))  # noqa: NPY002
     # The default rounds expected counts, which makes columns dependent that are independent in the model.
     rounded = MarkovRandomField.synthetic_data
     MarkovRandomField.synthetic_data = lambda model, rows=None, method="sample": rounded(model, rows, "sample")

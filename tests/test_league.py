@@ -199,14 +199,40 @@ def test_logistic_methods_run(small, monkeypatch):
     assert rows["mean"]["log_loss"] > best
 
 
+NO_FIGURES = dict.fromkeys(["coverage", "own_coverage", "length", "identified", "error", "log_loss", "auc"], np.nan)
+
+
 def test_losses_are_found():
     values = {"least squares": 0.5, "gaussmix predictor": 0.3, "AdaSSP": 0.301, "DP-GD 1": 0.2, "DP-GD 2": 0.4}
-    keys = ["coverage", "own_coverage", "length", "identified", "error", "log_loss", "auc"]
     rows = [{"table": "t", "split": 0, "epsilon": 1.0, "method": name, "r2": r2} for name, r2 in values.items()]
-    kept = league.with_best_settings(pd.DataFrame(rows).assign(**dict.fromkeys(keys, np.nan)))
-    assert len(kept) == 4
+    rows.append(rows[0] | {"method": "gaussmix ols"})
+    kept = league.with_best_settings(pd.DataFrame(rows).assign(**NO_FIGURES))
+    assert len(kept) == 5
     means = league.averages(kept)
     assert league.lost_predictions(means).splitlines()[2:] == ["| t | 1 | 0.300 | DP-GD | 0.400 |"]
+
+
+def test_a_rival_is_compared_on_its_own_splits():
+    """AIM and MST have the first of two splits only: against means over both splits, MST would be listed as well."""
+    figures = {  # R² and error in the two splits
+        "least squares": [(0.5, 0.0), (0.1, 0.0)],
+        "gaussmix predictor": [(0.4, 1.0), (0.1, 5.0)],
+        "gaussmix ols": [(0.4, 2.0), (0.1, 6.0)],
+        "AdaSSP": [(0.1, 3.0), (0.2, 4.0)],
+        "MST": [(0.3, 2.5)],
+        "AIM": [(0.45, 1.5)],
+    }
+    rows = [
+        {"table": "t", "split": split, "epsilon": 1.0, "method": name} | NO_FIGURES | {"r2": r2, "error": error}
+        for name, splits in figures.items()
+        for split, (r2, error) in enumerate(splits)
+    ]
+    means = league.averages(pd.DataFrame(rows))
+    assert league.lost_predictions(means).splitlines()[2:] == ["| t | 1 | 0.400 | AIM | 0.450 |"]
+    assert league.lost_coefficients(means).splitlines()[2:] == [
+        "| t | 1 | 4.00 | 3.00 | AdaSSP 3.50 |",
+        "| t | 1 | 2.00 | 1.00 | AIM 1.50 |",
+    ]
 
 
 def test_the_page_has_the_numbers_of_the_file():
