@@ -294,6 +294,9 @@ def test_fields_may_be_separated_by_semicolons(files):
     run("moments", table, "-s", schema, "--delimiter", ";", "-o", str(files / "s.moments"))
     assert (Moments.load(files / "s.moments").gram() == Moments.of(patients(200), SCHEMA).gram()).all()
     assert "is not in" in run("moments", table, "-s", schema, "-o", str(files / "no.moments"), code=3)
+    template = files / "wrong.json"
+    assert "--delimiter" in run("schema", table, "-o", str(template), code=3)
+    assert not template.exists()
     for wrong in (";;", '"', " ", "§"):
         assert "delimiter must be one ASCII character" in run("schema", table, "--delimiter", wrong, code=2)
 
