@@ -149,7 +149,7 @@ def test_table_to_release_to_models(files):
     assert "privacy noise" in run("ols", out, "cost")
     assert "population" in run("ols", out, "cost", "--estimand", "population", "--rows", "2000")
     assert "estimated from the release" in run("ols", out, "cost", "--estimand", "population")
-    assert "smoker = True" in run("logit", out, "smoker", "--predictors", "cost")
+    assert "Response: smoker=true. Intervals for: this table" in run("logit", out, "smoker", "--predictors", "cost")
     assert "maximum-likelihood logistic coefficients" in run("logit", out, "smoker", "--predictors", "cost")
     odds = json.loads(run("logit", out, "smoker", "--predictors", "cost", "--odds", "--json"))
     assert odds == load(out).logit("smoker", predictors=["cost"]).odds_ratios().as_plain()

@@ -118,7 +118,7 @@ def test_odds_ratios_and_populations(tab, private):
         for row in ratios.rows()
     ]
     assert column(tab, 2)[1:] == expected
-    assert "Probability that smoker = True" in tab.locator("#prediction").inner_text()
+    assert "Probability that smoker=true" in tab.locator("#prediction").inner_text()
     rows = saved(tab, "#save-coefficients")
     assert rows[0][-3:] == ["odds.ratio", "odds.ratio.low", "odds.ratio.high"]
     np.testing.assert_allclose([float(row[-3]) for row in rows[2:]], ratios.columns["odds.ratio"], rtol=1e-6)

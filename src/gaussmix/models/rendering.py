@@ -28,6 +28,7 @@ __all__ = [
     "estimated_on",
     "first_lines",
     "guarantee_of",
+    "heading",
     "in_columns",
     "in_csv",
     "in_html",
@@ -62,6 +63,12 @@ APPROXIMATE = (
     "miss the coefficients if predictors are related nonlinearly."
 )
 _FIRST = (NO_GUARANTEE, DECLARED, APPROXIMATE, ESTIMATED_ON, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # above a table
+
+
+def heading(summary: Summary) -> str:
+    """Return the title of a summary: the response, and whose coefficients the intervals are for."""
+    estimand = "this table" if summary.estimand == "table" else "the population"
+    return f"Response: {summary.response_name}. Intervals for: {estimand}"
 
 
 def p_value(p: float) -> str:
