@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALSO_STANDS_FOR",
     "NOT_IDENTIFIED",
+    "allowance",
     "as_plain",
     "coefficient_rows",
     "estimated_on",
@@ -156,7 +157,7 @@ def notes(summary: Summary, *, errors: bool = False) -> list[str]:
         doubt = " Not informative: privacy noise dominates." if unknown else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.clipping_loss is not None:
-        found += filter(None, [_allowance(noisy)])
+        found += filter(None, [allowance(noisy)])
     if summary.weighted:
         found.append(f"Rows are weighted; the weights sum to about {summary.nobs:,.0f} (SE {summary.nobs_se:,.0f}).")
     if summary.n_rows is not None:
@@ -192,8 +193,8 @@ def estimated_on(noisy: NoisyMoment) -> str:
     return f"{ESTIMATED_ON} {'; '.join(changes)}." if changes else ""
 
 
-def _allowance(noisy: NoisyMoment) -> str:
-    """Return sentences about the difference between the weighted and the unweighted fit."""
+def allowance(noisy: NoisyMoment) -> str:
+    """Return sentences about the difference between the weighted and the unweighted fit; empty if it is negligible."""
     factor = math.sqrt(1 + noisy.clipping_bias**2)
     larger = (
         f"Standard errors are increased by {100 * (factor - 1):.0f} % to allow for the difference between the weighted "
