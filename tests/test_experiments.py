@@ -29,6 +29,7 @@ from experiments import (
     distributed,
     excess_risk,
     figures,
+    first_figure,
     images,
     linear,
     linear_accuracy,
@@ -804,3 +805,9 @@ def test_the_page_shows_the_stored_audits(name):
     assert line.endswith(f"| {runs:,} | {delta:g} | {claimed:g} | {shown} |")
     assert len(audits) == 1 or f"| {len(audits)} " in line
     assert all(one["holds"] for one in audits)
+
+
+def test_standard_errors_of_releases_are_compared():
+    found = first_figure.range_of_errors(first_figure.tutorial_table(), releases=2, passes=4)
+    assert list(found.index[:2]) == ["(intercept)", "pays"]
+    assert (found["ratio"] > 1).all()

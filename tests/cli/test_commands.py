@@ -149,7 +149,7 @@ def test_table_to_release_to_models(files):
     assert "privacy noise" in run("ols", out, "cost")
     assert "population" in run("ols", out, "cost", "--estimand", "population", "--rows", "2000")
     assert "estimated from the release" in run("ols", out, "cost", "--estimand", "population")
-    assert "smoker = True" in run("logit", out, "smoker", "--predictors", "cost")
+    assert "Response: smoker=true. Intervals for: this table" in run("logit", out, "smoker", "--predictors", "cost")
     assert "maximum-likelihood logistic coefficients" in run("logit", out, "smoker", "--predictors", "cost")
     odds = json.loads(run("logit", out, "smoker", "--predictors", "cost", "--odds", "--json"))
     assert odds == load(out).logit("smoker", predictors=["cost"]).odds_ratios().as_plain()
@@ -294,6 +294,9 @@ def test_fields_may_be_separated_by_semicolons(files):
     run("moments", table, "-s", schema, "--delimiter", ";", "-o", str(files / "s.moments"))
     assert (Moments.load(files / "s.moments").gram() == Moments.of(patients(200), SCHEMA).gram()).all()
     assert "is not in" in run("moments", table, "-s", schema, "-o", str(files / "no.moments"), code=3)
+    template = files / "wrong.json"
+    assert "--delimiter" in run("schema", table, "-o", str(template), code=3)
+    assert not template.exists()
     for wrong in (";;", '"', " ", "§"):
         assert "delimiter must be one ASCII character" in run("schema", table, "--delimiter", wrong, code=2)
 

@@ -6,9 +6,10 @@ import math
 import pytest
 from hypothesis import given, settings
 
+import gaussmix as gm
 from declared_schemas import columns
 from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.data.schema import Schema, parse_column
+from gaussmix.data.schema import PartialSchema, Schema, parse_column
 
 
 @pytest.mark.parametrize(
@@ -91,3 +92,14 @@ def test_written_and_read_back_exactly(column):
 def test_wrong_declarations(declared, message):
     with pytest.raises((TypeError, ValueError), match=message):
         Schema.of({"a": declared})
+
+
+@pytest.mark.parametrize("read", [Schema.of, PartialSchema.of], ids=["declared", "open"])
+@pytest.mark.parametrize("key", ["column", "Columns", "colums"])
+def test_a_misspelt_key_of_the_columns_is_named(read, key):
+    with pytest.raises(gm.DeclarationError, match=f"Unknown key '{key}' in a schema: the key is \"columns\""):
+        read({key: {"age": {"lower": 0, "upper": None}, "sex": ["f", "m"]}, "intercept": 1.0})
+
+
+def test_a_column_may_have_nearly_the_name_of_the_key():
+    assert Schema.of({"column": {"lower": 0, "upper": 1}, "Columns": [0, 1]}).names[:2] == ("column", "Columns")

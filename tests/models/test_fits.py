@@ -224,10 +224,28 @@ def test_a_vector_is_no_target():
 def test_incomplete_rows_are_not_predicted(table):
     schema = {**SCHEMA, "age": {"lower": 0, "upper": 100, "missing": "drop-row"}}
     model = gm.release(table, schema=schema, epsilon=3.0, delta=1e-6, random_state=0).ols("cost", predictors=["age"])
-    with pytest.raises(ValueError, match="rows with missing values"):
+    with pytest.raises(ValueError, match="rows with missing values in 'age'"):
         model.predict({"age": [50.0, math.nan]})
 
 
 def test_a_string_is_no_list(private):
     with pytest.raises(TypeError, match=r"Write predictors=\['age'\]"):
         private.ols("cost", predictors="age")
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "remedy"),
+    [
+        (lambda frame: frame.drop(columns="age"), "Column 'age' is not in the DataFrame", "Add the column"),
+        (lambda frame: frame.assign(age=math.nan), "Column 'age' has missing", "Drop the rows with such values"),
+        (lambda frame: frame.assign(region=None), "Column 'region' has missing", "Drop the rows with such values"),
+        (lambda frame: frame.assign(region="east"), "not among its declared levels", "Drop the rows with such values"),
+    ],
+)
+def test_remedies_for_rows_after_the_release_do_not_change_the_schema(private, table, change, words, remedy):
+    frame = change(table.head(5))
+    for call in (private.ols("cost").predict, private.predictor("cost").predict, private.weights):
+        with pytest.raises(gm.DataError, match=words) as error:
+            call(frame)
+        assert remedy in str(error.value)
+        assert "schema" not in str(error.value)

@@ -35,10 +35,10 @@ def unidentified():
 
 def test_tables_in_three_formats(summary):
     text = str(summary)
-    assert "cost: table" in text
+    assert "Response: cost. Intervals for: this table" in text
     assert "region=west" in text
     assert "100 %" in text
-    assert "</p><table><caption>cost: table</caption>" in summary.as_html()
+    assert "</p><table><caption>Response: cost. Intervals for: this table</caption>" in summary.as_html()
     latex = summary.as_latex()
     assert latex.splitlines()[2] == r"\begin{tabular}{lrrrrrr}"  # after the guarantee and the weights of rows
     assert r"100 \%" in latex
@@ -123,8 +123,8 @@ def test_what_is_printed_first(release):
     words = f"high-leverage rows weighted below 1 (Release.weights; removed: {removed})."
     assert lines[1] == f"Estimated on the table with {words}"
     assert lines[2] == "Only the intercept is identified at this budget: all other columns were left out."
-    assert lines[3] == "cost: table"
-    assert str(release.ols("cost").summary()).splitlines()[2] == "cost: table"
+    assert lines[3] == "Response: cost. Intervals for: this table"
+    assert str(release.ols("cost").summary()).splitlines()[2] == "Response: cost. Intervals for: this table"
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,23 @@ def test_what_is_printed_first(release):
 )
 def test_digits_follow_the_standard_error(value, error, text):
     assert to_error(value, error) == text
+
+
+def test_small_p_values_look_alike_in_every_table():
+    table = ResultTable("t", {"term": ("x", "y"), "p.value": (5.3e-258, 0.0354), "conf.low": (1.0, math.nan)})
+    assert [row[1] for row in table.cells()] == ["<1e-4", "0.0354"]
+    assert "&lt;1e-4" in table.as_html()
+    assert r"\textless{}1e-4" in table.as_latex()
+    assert "5.3e-258" in table.as_csv()
+    assert table.as_plain()["rows"][0]["p.value"] == table.to_frame("arrow").to_pylist()[0]["p.value"] == 5.3e-258
+
+
+def test_titles_name_the_response_and_the_estimand(release):
+    model = release.ols("cost", predictors=["age"])
+    title = "Response: cost. Intervals for: the population"
+    assert title in str(model.summary(estimand="population"))
+    classes = release.mnlogit("region", ["age"]).summary()["west"]
+    assert "Response: region=west against north. Intervals for: this table" in str(classes)
 
 
 def test_ends_of_intervals_never_look_alike():
@@ -221,7 +238,7 @@ def test_classification_says_what_its_intervals_are_for(release):
     summary = release.logit("smoker", predictors=["cost", "age"]).summary()
     low, high = summary.conf_int()["cost"]
     assert 0 < low < high
-    assert "smoker = True" in str(summary)
+    assert "Response: smoker=true. Intervals for: this table" in str(summary)
     assert "Intervals are for the maximum-likelihood logistic coefficients of this table" in str(summary)
     assert "a distribution of the predictors with the second moments of the release" in str(summary)
     assert any(line.endswith("privacy noise  distribution") for line in str(summary).splitlines())

@@ -58,7 +58,7 @@ def test_models_in_every_shape(release):
     assert repr(model) == "RegressionModel(no privacy guarantee, 'cost' on 5 encoded columns)"
     assert model.as_csv().startswith("term,estimate,std.error,statistic,p.value,conf.low,conf.high,privacy.share\n")
     assert model.as_latex().splitlines()[2].startswith(r"\begin{tabular}")
-    assert "<caption>cost: table</caption>" in model._repr_html_()
+    assert "<caption>Response: cost. Intervals for: this table</caption>" in model._repr_html_()
     classes = release.logit("smoker", ["age", "cost"])
     assert repr(classes) == "GeneralizedLinearModel(no privacy guarantee, 'smoker' on 2 encoded columns)"
     assert classes.tidy("arrow").num_rows == 3

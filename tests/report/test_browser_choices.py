@@ -13,7 +13,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix._text import plain
-from gaussmix.models.rendering import NOT_IDENTIFIED, to_error
+from gaussmix.models.rendering import NOT_IDENTIFIED, notes, to_error
 from gaussmix.report.label import as_svg
 from gaussmix.report.page import render
 from report_pages import EVIL
@@ -118,7 +118,7 @@ def test_odds_ratios_and_populations(tab, private):
         for row in ratios.rows()
     ]
     assert column(tab, 2)[1:] == expected
-    assert "Probability that smoker = True" in tab.locator("#prediction").inner_text()
+    assert "Probability that smoker=true" in tab.locator("#prediction").inner_text()
     rows = saved(tab, "#save-coefficients")
     assert rows[0][-3:] == ["odds.ratio", "odds.ratio.low", "odds.ratio.high"]
     np.testing.assert_allclose([float(row[-3]) for row in rows[2:]], ratios.columns["odds.ratio"], rtol=1e-6)
@@ -164,6 +164,19 @@ def test_the_page_opens_with_the_predictors_that_are_named(visit, private):
     assert "and the predictors chosen by the publisher" in tab.locator("main").inner_text()
     with pytest.raises(gm.errors.ArgumentError, match="predictors must not contain the response 'cost'"):
         render(private, response="cost", predictors=["cost", "age"])
+
+
+def test_the_allowance_for_clipping_is_stated_as_in_summaries(visit):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(20_000)
+    copy = x + 0.05 * rng.standard_normal(20_000)
+    y = x + 0.5 * rng.standard_normal(20_000)
+    copy[:30] += 4 * rng.choice([-1, 1], 30)  # few rows tell nearly equal columns apart: norm clipping
+    schema = {"x": [-10, 10], "copy": [-10, 10], "y": [-10, 10]}
+    release = gm.release({"x": x, "copy": copy, "y": y}, schema, epsilon=3.0, delta=1e-6, random_state=0)
+    (words,) = (note for note in notes(release.ols("y").summary()) if note.startswith("Standard errors are increased"))
+    tab = visit(release, page=render(release, response="y"))
+    assert words in tab.locator("#model-words").inner_text()
 
 
 def test_near_separation_is_said_and_ticks_do_not_overlap(visit):

@@ -18,6 +18,7 @@ from gaussmix.cli import main
 from gaussmix.releases.file import METADATA_KEY
 from gaussmix.report import page as report
 from gaussmix.report.page import signals_of
+from gaussmix.report.statement import subject
 from report_pages import EVIL, Loads, assert_nothing_is_promised, embedded, words
 
 pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
@@ -126,6 +127,15 @@ def test_command_writes_the_page(private, tmp_path):
     assert (embedded(page)["alpha"], embedded(page)["rows"]) == (0.1, 20_000)
     assert CliRunner().invoke(main, [*arguments, "--rows", "0"]).exit_code == 2
     assert CliRunner().invoke(main, [*arguments, "--alpha", "2"]).exit_code == 2
+
+
+def test_the_table_is_described_once(private, page):
+    own = subject(private)
+    assert words(page.partition("</title>")[2]).count(own) == 1  # as the title, if there is no other
+    titled = report.render(private, title="Costs").partition("</title>")[2]
+    assert words(titled).count(own) == 1
+    alone = words(report.render(private, n_rows=20_000).partition("</title>")[2])
+    assert f"{own} 20,000 rows, as its publisher states." in " ".join(alone.split())
 
 
 # ---------------------------------------------------------------------------------------------------------------

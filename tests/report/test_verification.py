@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.cli import main
+from gaussmix.releases.counts import RowCounts, large_delta
+from gaussmix.report.statement import fields_of
 from gaussmix.report.verify import entry_state
 from release_files import forged
 
@@ -38,6 +42,31 @@ def test_a_true_certificate(tmp_path, table):
     found = json.loads(run("verify", path, "--json").stdout)
     assert found["computed_delta"] == gm.load(path).certificate.account.spent_delta <= found["delta"]
     assert (found["state"], found["private"], len(found["release"])) == ("true", True, 32)
+
+
+@pytest.mark.parametrize("passes", [1, 4])
+def test_a_delta_above_one_over_the_noisy_number_of_rows_is_pointed_out(tmp_path, table, passes):
+    path, options = tmp_path / "r.parquet", {"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-3, "passes": passes}
+    with pytest.warns(gm.BudgetWarning, match="is larger than 1/n") as warned:
+        private = gm.release(table, **options, out=path)
+    rows = f"{RowCounts(private.statistic).rows[0]:,.0f}"
+    words = f"delta=0.001 is larger than 1/n for the about {rows} rows of this release"
+    assert sum(words in str(own.message) for own in warned) == 1
+    assert words in run("verify", path).stdout
+    assert any(words in field.note for field in fields_of(private, None, valid=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", gm.BudgetWarning)  # the budget is spent: the release must not be lost
+        gm.release(table, **options)
+        for delta in (1e-4, 1e-6):
+            assert large_delta(private.statistic, delta) == ""
+
+
+def test_privacy_units_are_at_least_rows_over_the_contribution_bound(table):
+    unit, visits = gm.PrivacyUnit("id", max_contributions=4), {**table, "id": np.arange(2000) // 4}
+    private = gm.release(visits, SCHEMA, epsilon=1.0, delta=1e-6, privacy_unit=unit, random_state=0)
+    n = RowCounts(private.statistic).rows[0] / 4
+    assert f"at least about {n:,.0f} privacy units" in large_delta(private.statistic, 3e-3)
+    assert large_delta(private.statistic, 1e-3) == ""
 
 
 @pytest.mark.parametrize(

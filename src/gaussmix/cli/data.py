@@ -35,9 +35,9 @@ from gaussmix.data.moments import Moments, check_name
 from gaussmix.data.per_unit import parse_feature
 from gaussmix.data.per_unit import per_unit as units_of
 from gaussmix.data.schema import Schema, declared_schema, describe_columns
-from gaussmix.data.source import ReadOptions
+from gaussmix.data.source import OTHER_DELIMITER, ReadOptions, has_other_delimiter
 from gaussmix.data.table import open_table
-from gaussmix.errors import ArgumentError
+from gaussmix.errors import ArgumentError, DataError
 from gaussmix.ledger import Budget
 from gaussmix.mechanism.bounds import MOST_LEVELS, propose_bounds
 from gaussmix.mechanism.release import release as draw_release
@@ -66,7 +66,10 @@ def schema(sources: Sources, out: Path | None, force: bool) -> None:
         refuse_suffix(out, own=(".json",), kind="a JSON schema")
     with sources.opened(out=out) as data:
         table = open_table(data, sources.reading)
-        text = json_text(describe_columns(table.schema(), guessed=table.types_are_guessed)) + "\n"
+        columns = table.schema()
+        if has_other_delimiter(columns.names):
+            raise DataError(f"No template was written. {OTHER_DELIMITER}")
+        text = json_text(describe_columns(columns, guessed=table.types_are_guessed)) + "\n"
     if out is None:
         echo(text, nl=False)
         return

@@ -271,6 +271,17 @@ def read_declared(source: str | os.PathLike[str]) -> Mapping[str, Any]:
     return declared
 
 
+def _refuse_misspelt_columns(declared: Mapping[str, Any]) -> None:
+    """Reject a misspelt key ``"columns"``, which would be declared as a column: its value declares columns."""
+    options = {option.name for kind in _KINDS.values() for option in fields(kind)} | {"type"}
+    for key, value in declared.items():
+        near = isinstance(key, str) and difflib.get_close_matches(key.lower(), ["columns"])
+        if near and isinstance(value, Mapping) and value and not options & set(value):
+            raise DeclarationError(
+                f'Unknown key {key!r} in a schema: the key is "columns", as in {{"columns": {{"age": [0, 100]}}}}.'
+            )
+
+
 INTERCEPT = "(intercept)"
 """Name of the constant column."""
 
@@ -428,6 +439,7 @@ class Schema:
         declared = source if isinstance(source, Mapping) else read_declared(source)
         parts = [part.name for part in fields(cls) if part.init]
         if "columns" not in declared:
+            _refuse_misspelt_columns(declared)
             return cls(cast(Mapping[str, Column], declared), **more)
         unknown = [key for key in declared if key not in parts]
         if unknown:
@@ -639,6 +651,8 @@ class PartialSchema:
         if "columns" in declared:
             rest = {key: value for key, value in declared.items() if key != "columns"}
             declared = declared["columns"]
+        elif isinstance(declared, Mapping):
+            _refuse_misspelt_columns(declared)
         if not isinstance(declared, Mapping) or not declared:
             raise ArgumentTypeError(f"columns must map names to declarations. {HOW_TO_LEAVE_OPEN}")
         numbers: dict[str, dict[str, Any]] = {}

@@ -579,16 +579,24 @@ def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> N
                 )
             elif any(other.casefold() == name.casefold() for other in found):
                 way = "The table has a column whose name differs only in case: use the table's spelling."
-            elif len(found) == 1 and any(mark in found[0] for mark in ";|\t"):
-                way += (
-                    " The table has only one column: if it is a CSV file, declare the character between its fields "
-                    "(delimiter, --delimiter)."
-                )
+            elif has_other_delimiter(found):
+                way += f" {OTHER_DELIMITER}"
             elif any(other in columns for other in found):  # else the first line of a file may be a row, not names
                 near = difflib.get_close_matches(name, found, n=1)
                 meant = f"Did you mean {near[0]!r}? " if near else ""
                 way = f"{meant}{way} The table has {_listed(found)}."
             raise DataError(f"Column {name!r} is not in {where}. {way}")
+
+
+OTHER_DELIMITER = (
+    "The table has only one column: if it is a CSV file, declare the character between its fields (delimiter, "
+    "--delimiter)."
+)
+
+
+def has_other_delimiter(names: Sequence[str]) -> bool:
+    """Return whether a single name looks like a header with another delimiter than the one that was declared."""
+    return len(names) == 1 and any(mark in names[0] for mark in ";|\t")
 
 
 def _listed(names: Sequence[str]) -> str:

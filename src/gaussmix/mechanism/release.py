@@ -67,12 +67,13 @@ from gaussmix.errors import (
     ArgumentTypeError,
     BudgetExceededError,
     BudgetUnmetError,
+    BudgetWarning,
     DeclarationError,
     GaussmixError,
     OutputError,
 )
 from gaussmix.ledger import Budget, Ledger
-from gaussmix.ledger.budget import Charged, warn_if_weak
+from gaussmix.ledger.budget import LARGEST_DELTA, Charged, warn_if_weak
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.journal import Journal, refuse_unfinished
 from gaussmix.mechanism.noise import Parties, describe, generator, secure_generator
@@ -91,6 +92,7 @@ from gaussmix.releases.certificate import (
     conditions_of_sites,
     models_public,
 )
+from gaussmix.releases.counts import large_delta
 from gaussmix.releases.declared import MODEL_SHARE, DeclaredModel, ModelBudget
 from gaussmix.releases.file import check_name, partial_path, release_id
 from gaussmix.releases.marginals import MarginalPlan, Marginals
@@ -631,6 +633,11 @@ class Prepared:
             object.__setattr__(private, "path", path)
         if self.journal is not None:
             self.journal.discard()
+        delta = private.certificate.delta
+        if delta < LARGEST_DELTA and (weak := large_delta(private.statistic, delta)):
+            # The budget is spent: a filter that turns warnings into errors must not lose the release.
+            with contextlib.suppress(BudgetWarning):
+                warnings.warn(weak, BudgetWarning, stacklevel=frames_to_the_caller())
         return private
 
     def __enter__(self) -> Prepared:

@@ -523,7 +523,7 @@ class ChiSquare:
             return f"Independence in the population: {freedom}, {words}"
         return (
             f"Independence in the population: chi-square {self.statistic:.4g}, {freedom}, p = {self.p_value:.3g}; "
-            f"{100 * self.privacy_share:.0f} % of the variance is privacy noise."
+            f"{100 * self.privacy_share:.0f} % of the variance of the counts is due to privacy noise."
         )
 
 
@@ -780,8 +780,8 @@ class Anova(_Tabular):
         ]
         names = ("term", "sum.sq", "df", "mean.sq", "statistic", "p.value")
         note = (
-            f"The F test accounts for sampling error and privacy noise; {100 * self.privacy_share:.0f} % of their "
-            "total variance is privacy noise."
+            f"The F test accounts for sampling error and privacy noise; {100 * self.privacy_share:.0f} % of the "
+            "variance of the group means is due to privacy noise."
         )
         if math.isnan(self.privacy_share):
             note = "No F test is available: rows have weights, or counts or variances are not significantly positive."

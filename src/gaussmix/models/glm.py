@@ -135,7 +135,7 @@ def class_response(
             f"response must be a boolean or categorical column for {family.name}, got {response!r}. Use ols or poisson "
             "for numbers."
         )
-    return Response(f"{response} = {classes[1]}", vector, centre, scale, family), classes
+    return Response(f"{response}={_word(classes[1])}", vector, centre, scale, family), classes
 
 
 def count_response(schema: Schema, response: str, family: Family) -> Response:
@@ -559,7 +559,7 @@ class MultinomialModel(FittedClasses):
         for k, name in enumerate(self.classes):
             if k == r:
                 continue
-            words = f"{self.response} = {name} against {self.classes[r]}"
+            words = f"{self.response}={_word(name)} against {_word(self.classes[r])}"
             absent = [self.classes[i] for i in (k, r) if not present[i]]
             found[name] = summary_of(fit, max(k - 1, 0), scores[k] - scores[r], own, words, absent=absent)
         return found

@@ -12,9 +12,10 @@ that is tuned for prediction under the noise and has no intervals.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from gaussmix._types import Floats
 from gaussmix.data.columns import Categorical, Numeric, Vector
 from gaussmix.data.contributions import unit_texts
-from gaussmix.data.encode import BlockEncoder, complete_rows, encode_batch, one_column
+from gaussmix.data.encode import BlockEncoder, complete_rows, encode_batch, one_column, present
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.table import open_table
 from gaussmix.data.terms import Block
@@ -138,14 +139,36 @@ def features_of(schema: Schema, coding: Coding, data: Any) -> Floats:
 def decoded_values(part: Schema, data: Any) -> Iterator[Floats]:
     """Yield blocks of rows of a table in original units, with values clamped to the bounds of ``part``."""
     plan = BlockEncoder.plain(part)
-    with closing(open_table(data).batches(list(part.columns), types=part.text_types)) as stream:
+    with _rows_after_release(), closing(open_table(data).batches(list(part.columns), types=part.text_types)) as stream:
         for batch in stream:
             rows = encode_batch(batch, part, plan)
             if len(rows) < batch.num_rows:
+                names = [name for name in part.columns if present(one_column(batch, name)) is not None]
                 raise DataError(
-                    "Predictions are not available for rows with missing values. Drop these rows, or impute the values."
+                    f"Predictions are not available for rows with missing values in {', '.join(map(repr, names))}. "
+                    "Drop these rows, or impute the values."
                 )
             yield part.units.decode(rows)
+
+
+_LATER = (
+    ("Correct the name in the schema or privacy unit, or add the column", "Add the column to the table"),
+    ("Declare missing=.* in the schema, or correct the table", "Drop the rows with such values, or fill them in"),
+    ("Add the levels, or declare unknown=.* in the schema", "Drop the rows with such values, or correct them"),
+)
+"""Remedies in messages about rows that are to be released, and those about rows that are read afterwards."""
+
+
+@contextmanager
+def _rows_after_release() -> Iterator[None]:
+    """Replace the remedies in errors about rows: the schema of a release that was drawn cannot be changed."""
+    try:
+        yield
+    except DataError as error:
+        words = str(error)
+        for before, after in _LATER:
+            words = re.sub(before, after, words)
+        raise type(error)(words) from None
 
 
 def row_weights(statistic: Transcript, data: Any) -> Floats:
@@ -162,7 +185,7 @@ def row_weights(statistic: Transcript, data: Any) -> Floats:
     declared: list[Floats] = []  # weights of rows beyond a declared norm
     read: list[NDArray[np.bool_]] = []
     units: list[NDArray[Any]] = []
-    with closing(open_table(data).batches(names, types=types)) as stream:
+    with _rows_after_release(), closing(open_table(data).batches(names, types=types)) as stream:
         for batch in stream:
             keep = complete_rows(batch, schema)
             read.append(np.ones(batch.num_rows, dtype=bool) if keep is None else keep.to_numpy(zero_copy_only=False))

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 __all__ = [
     "ALSO_STANDS_FOR",
     "NOT_IDENTIFIED",
+    "allowance",
     "as_plain",
     "coefficient_rows",
     "estimated_on",
     "first_lines",
     "guarantee_of",
+    "heading",
     "in_columns",
     "in_csv",
     "in_html",
@@ -62,6 +64,12 @@ APPROXIMATE = (
     "miss the coefficients if predictors are related nonlinearly."
 )
 _FIRST = (NO_GUARANTEE, DECLARED, APPROXIMATE, ESTIMATED_ON, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # above a table
+
+
+def heading(summary: Summary) -> str:
+    """Return the title of a summary: the response, and whose coefficients the intervals are for."""
+    estimand = "this table" if summary.estimand == "table" else "the population"
+    return f"Response: {summary.response_name}. Intervals for: {estimand}"
 
 
 def p_value(p: float) -> str:
@@ -149,7 +157,7 @@ def notes(summary: Summary, *, errors: bool = False) -> list[str]:
         doubt = " Not informative: privacy noise dominates." if unknown else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.clipping_loss is not None:
-        found += filter(None, [_allowance(noisy)])
+        found += filter(None, [allowance(noisy)])
     if summary.weighted:
         found.append(f"Rows are weighted; the weights sum to about {summary.nobs:,.0f} (SE {summary.nobs_se:,.0f}).")
     if summary.n_rows is not None:
@@ -185,8 +193,8 @@ def estimated_on(noisy: NoisyMoment) -> str:
     return f"{ESTIMATED_ON} {'; '.join(changes)}." if changes else ""
 
 
-def _allowance(noisy: NoisyMoment) -> str:
-    """Return sentences about the difference between the weighted and the unweighted fit."""
+def allowance(noisy: NoisyMoment) -> str:
+    """Return sentences about the difference between the weighted and the unweighted fit; empty if it is negligible."""
     factor = math.sqrt(1 + noisy.clipping_bias**2)
     larger = (
         f"Standard errors are increased by {100 * (factor - 1):.0f} % to allow for the difference between the weighted "

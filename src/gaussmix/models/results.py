@@ -35,11 +35,13 @@ from gaussmix.models.rendering import (
     coefficient_rows,
     first_lines,
     guarantee_of,
+    heading,
     in_columns,
     in_csv,
     in_html,
     in_latex,
     notes,
+    p_value,
     to_error,
     void_mark,
     with_commas,
@@ -147,7 +149,8 @@ class ResultTable:
             cells = []
             for name, value in row.items():
                 measured = error > 0 and isinstance(value, float) and not _unknown(value) and name not in _NOT_MEASURED
-                cells.append(with_commas(to_error(value, error)) if measured else _cell(value))
+                text = with_commas(to_error(value, error)) if measured else _cell(value)
+                cells.append(p_value(value) if name == "p.value" else text)
             found.append(cells)
         return found
 
@@ -514,13 +517,12 @@ class Summary:
 
     def as_text(self, alpha: float = 0.05) -> str:
         """Return the table as text."""
-        title = f"{self.response_name}: {self.estimand}"
-        return in_columns(title, coefficient_rows(self, alpha), notes(self, errors=True))
+        return in_columns(heading(self), coefficient_rows(self, alpha), notes(self, errors=True))
 
     def as_html(self, alpha: float = 0.05) -> str:
         """Return the table as HTML."""
         head, *rows = coefficient_rows(self, alpha)
-        return in_html(f"{self.response_name}: {self.estimand}", head, rows, notes(self, errors=True))
+        return in_html(heading(self), head, rows, notes(self, errors=True))
 
     def as_latex(self, alpha: float = 0.05) -> str:
         """Return the table as a LaTeX tabular."""
@@ -938,7 +940,7 @@ def tidy_table(summary: Summary, alpha: float = 0.05, *, exponentiate: bool = Fa
         "privacy.share": tuple(summary.noise_share.values()),
         **({"distribution.error": tuple(summary.distribution_se.values())} if summary.distribution_se else {}),
     }
-    return ResultTable(f"{summary.response_name}: {summary.estimand}", columns, tuple(notes(summary)))
+    return ResultTable(heading(summary), columns, tuple(notes(summary)))
 
 
 def _scaled(values: Iterable[float], exponentiate: bool) -> tuple[float, ...]:

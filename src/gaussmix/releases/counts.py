@@ -52,6 +52,7 @@ __all__ = [
     "first_pass",
     "fit_structure",
     "kinds_of",
+    "large_delta",
     "level_counts",
     "level_designs",
     "structure",
@@ -67,6 +68,25 @@ def level_counts(statistic: Transcript, source: str) -> dict[str, tuple[float, f
     labels, _ = kinds_of(statistic.schema, source)
     found = RowCounts(statistic).of(source)
     return dict(zip(labels, zip(found.values.tolist(), found.std_errors.tolist(), strict=True), strict=True))
+
+
+def large_delta(statistic: Transcript, delta: float) -> str:
+    """Return a sentence if δ is above 1/n, with n the noisy number of rows or privacy units; empty otherwise.
+
+    Publishing one row in 1/δ without protection satisfies δ, so that δ should be well below 1/n. Sums of row weights,
+    and releases without an intercept and marginals, do not show n.
+    """
+    if statistic.schema.weight is not None or not (statistic.schema.intercept or statistic.marginals):
+        return ""
+    most = 1 if statistic.unit is None else statistic.unit.max_contributions
+    n = RowCounts(statistic).rows[0] / most  # a unit counts as at most j rows
+    if not delta * n > 1:
+        return ""
+    those = f"about {n:,.0f} rows" if statistic.unit is None else f"at least about {n:,.0f} privacy units"
+    return (
+        f"delta={delta:g} is larger than 1/n for the {those} of this release: publishing one in {round(1 / delta):,} "
+        "without any protection would also satisfy it. Choose a delta well below 1/n."
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -216,7 +216,7 @@ def render(
     style, script = _part("report.css"), f'"use strict";\n(() => {{\n{parts}}})();\n'  # one function scope
     return environment.from_string(_part("report.html")).render(
         title=title or subject(release),
-        about=subject(release),
+        about=subject(release) if title else "",
         description=description,
         rows=None if n_rows is None else f"{n_rows:,}",
         banner=invalid,

@@ -47,7 +47,7 @@ from gaussmix.models.predictor_distribution import (
     unequal_shares,
 )
 from gaussmix.models.release import Release
-from gaussmix.models.rendering import estimated_on
+from gaussmix.models.rendering import allowance, estimated_on
 from gaussmix.releases.counts import RowCounts, kinds_of
 from gaussmix.releases.noisy import NoisyMoment
 from gaussmix.releases.transcript import Transcript
@@ -124,6 +124,7 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
         "weighted": schema.weight is not None,
         "weight_bound": schema.weight_bound,
         "estimated_on": estimated_on(noisy),
+        "allowance": "" if noisy.clipping_loss is None else allowance(noisy),
         "sample_rows": _sample_rows(release, n_rows),
     }
 

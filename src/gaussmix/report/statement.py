@@ -14,6 +14,7 @@ from gaussmix.data.schema import Schema
 from gaussmix.errors import NotPrivateError
 from gaussmix.models.release import Release
 from gaussmix.releases.certificate import Certificate, Condition
+from gaussmix.releases.counts import large_delta
 
 __all__ = [
     "NOTHING",
@@ -185,7 +186,8 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
         covers = "for all releases through one ledger together, including this one; do not add them up"
         again = "" if curve is None else f"recomputed for this page: δ = {up(curve.certified_delta)} at this ε"
         fields.append(Field("ε (epsilon)", number(certificate.epsilon), covers if together else ""))
-        fields.append(Field("δ (delta)", number(certificate.delta), "" if together else again))
+        notes = [large_delta(statistic, certificate.delta), "" if together else again]
+        fields.append(Field("δ (delta)", number(certificate.delta), " ".join(filter(None, notes))))
     else:
         fields.insert(0, Field("ε and δ (epsilon, delta)", "no guarantee", certificate.void_words))
     noise = Field("Noise", "none")

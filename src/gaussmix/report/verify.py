@@ -15,6 +15,7 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.ledger import Entry
 from gaussmix.models.release import Release
+from gaussmix.releases.counts import large_delta
 from gaussmix.releases.file import check_signature, partial_path, read_bytes, release_id, unfinished_id
 
 __all__ = ["STATES", "Verdict", "entry_state", "verdict_on", "verify"]
@@ -102,7 +103,8 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
     whose = f" for {certificate.privacy_unit}" if certificate.privacy_unit is not None else ""
     signed = "" if key is None else f" It is signed by {key}."
     sites = "".join(f" {line[0].upper()}{line[1:]}." for line in certificate.site_words)
-    words = f"{path} is {pair}-differentially private{whose}, as certified.{sites}{signed}"
+    weak = large_delta(release.statistic, certificate.delta)
+    words = f"{path} is {pair}-differentially private{whose}, as certified.{sites}{signed} {weak}".rstrip()
     return Verdict("true", words, **found)
 
 

@@ -27,6 +27,7 @@ function showModel(release, model, notIdentified) {
   if (ratio) words.push(...aboutLikelihood(release, model));
   else if (summary.dominated) words.push("R² is not estimable: it is dominated by noise.");
   else words.push(`R² is about ${summary.rsquared.toFixed(3)}.`);
+  if (release.allowance) words.push(release.allowance);
   if (model.rows !== null) words.push(`Sampling error is for ${Math.round(model.rows).toLocaleString("en-GB")} rows.`);
   if (release.weighted) words.push("Rows are weighted.");
   say("model-words", words.join(" "));
