@@ -20,6 +20,7 @@ import operator
 import os
 import pickle
 import re
+import warnings
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -31,6 +32,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from gaussmix.accounting.parameters import frames_to_the_caller
 from gaussmix.data.gram import Summable
 from gaussmix.data.memory import ArrayTable, FrameTable, LazyTable, column_of
 from gaussmix.data.readers import ahead
@@ -503,6 +505,7 @@ class SparkTable(ClusterTable):
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield all rows, collected locally."""
+        self._refuse_persist()
         self._examine()
         return LazyTable(self._data, self.options).read(request)
 
@@ -516,6 +519,7 @@ class SparkTable(ClusterTable):
 
         names = list(dict.fromkeys([unit, *columns]))
         check_columns(list(self._data.columns), names, "the table")
+        self._refuse_persist()
         self._examine()
         wanted = _shuffled(self._data.select(*map(_spark_name, names)), unit)
         empty = pa.RecordBatch.from_pylist([], to_arrow_schema(wanted.schema))
@@ -524,6 +528,10 @@ class SparkTable(ClusterTable):
         table = _computed(found.localCheckpoint, "The Spark data frame")
         _features.add(table)
         return table
+
+    def _refuse_persist(self) -> None:
+        if self.options.persist:
+            raise ArgumentError("persist has an effect only on releases and moments. Omit it.")
 
     def _examine(self) -> None:
         """Reject a plan whose rows are not fixed, or in which one stored row may change several rows of the result."""
@@ -559,16 +567,10 @@ class SparkTable(ClusterTable):
         data = self._data
         check_columns(list(data.columns), columns, "the table")
         self._examine()
-        persist = self.options.persist
-        run = functools.partial(_spark_build, build=build, empty=empty, unpack=persist)
+        run = functools.partial(_spark_build, build=build, empty=empty, unpack=self.options.persist)
 
         def collected() -> tuple[list[Any], int | None]:
-            wanted = self._wanted(columns, by)
-            with _one_row_batches(data.sparkSession) if persist else contextlib.nullcontext():
-                return summed(wanted)
-
-        def summed(wanted: Any) -> tuple[list[Any], int | None]:
-            sums = wanted.mapInArrow(run, "part int, sums binary")
+            sums = self._wanted(columns, by).mapInArrow(run, "part int, sums binary")
             if type(sums).__module__.startswith("pyspark.sql.connect"):
                 together = sums.repartition(_GROUPS, sums["part"] % _GROUPS).mapInArrow(_added_rows, sums.schema)
                 return [row["sums"] for row in together.collect()], None
@@ -602,18 +604,29 @@ class SparkTable(ClusterTable):
             if self.options.persist:
                 from pyspark import StorageLevel
 
-                found = found.mapInArrow(_packed, "rows binary").persist(StorageLevel.DISK_ONLY)
+                # Spark stores equal plans once: the release that ended first would delete the rows of another one.
+                packed = functools.partial(_packed, owner=os.urandom(16))
+                found = found.mapInArrow(packed, "rows binary").persist(StorageLevel.DISK_ONLY)
                 self._stored[*columns, by or ""] = found
         return found
 
     def close(self) -> None:
-        """Delete the rows that executors have stored."""
+        """Delete the rows that executors have stored. A failure is a warning, so that it does not lose a release."""
         while self._stored:
-            self._stored.popitem()[1].unpersist()
+            _, stored = self._stored.popitem()
+            try:
+                stored.unpersist(blocking=True)
+            except Exception:  # of Spark's, whose messages may quote values
+                warnings.warn(
+                    "Spark could not delete the rows stored for persist=True. They are deleted when the Spark "
+                    "application ends.",
+                    UserWarning,
+                    stacklevel=frames_to_the_caller(),
+                )
 
 
-def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield each batch as one value."""
+def _packed(batches: Iterator[pa.RecordBatch], owner: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield each batch as one value. ``owner`` distinguishes the plan from those of other releases."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
@@ -624,18 +637,6 @@ def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches that `_packed` made."""
     return chain.from_iterable(pa.ipc.open_stream(rows.as_buffer()) for batch in batches for rows in batch["rows"])
-
-
-@contextmanager
-def _one_row_batches(session: Any) -> Iterator[None]:
-    """Let Spark pass rows on one by one, because each is a whole batch: together they could exceed its limits."""
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = session.conf.get(name)
-    session.conf.set(name, "1")
-    try:
-        yield
-    finally:
-        session.conf.set(name, before)
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,8 @@ class ReadOptions:
     sorted_by_unit : bool
         Declare that the rows of each privacy unit are adjacent, which is checked.
     persist : bool
-        Store the rows of a Spark data frame on the disks of the executors after the first reading, until the release is
-        finished. They are the declared columns, unencrypted unless Spark encrypts its local files.
+        Store the declared columns of a Spark data frame on the disks of the executors in the first reading, until the
+        release is finished or has failed. Spark encrypts them only with ``spark.io.encryption.enabled``.
     """
 
     csv: CsvOptions | None = None
