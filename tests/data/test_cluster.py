@@ -12,9 +12,11 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
+from gaussmix.data.counts import FineGrid, OneRowEach, count_columns, count_finely
 from gaussmix.data.engines import ClusterTable, _computed
 from gaussmix.data.rows import TableRows, rows_of
 from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import PartialSchema
 from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import open_table
 from gaussmix.data.transforms import Transform
@@ -320,6 +322,27 @@ def test_moments_are_computed_on_workers(spark_frame, table, gram, monkeypatch):
     for frame in (spark_frame, dd.from_pandas(table, npartitions=3)):
         monkeypatch.setattr(type(open_table(frame)), "read", None)
         assert np.array_equal(gm.Moments.of(frame, SCHEMA).gram(), gram)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_proposed_bounds_count_on_workers(spark_frame, table, monkeypatch):
+    dd = pytest.importorskip("dask.dataframe")
+    columns = PartialSchema.of({"age": "number", "sex": "category"})
+    grids = {"age": FineGrid(0.0, 1.0, 128)}
+    expected = count_columns(open_table(table), columns)
+    finely = count_finely(open_table(table), columns, grids)
+    for frame in (spark_frame.repartition(5, "sex"), dd.from_pandas(table, npartitions=3)):
+        monkeypatch.setattr(type(open_table(frame)), "read", None)
+        opened = open_table(frame)
+        found = count_columns(opened, columns)
+        assert np.array_equal(found.bins["age"], expected.bins["age"])
+        assert found.keys == expected.keys
+        assert np.array_equal(count_finely(opened, columns, grids)["age"], finely["age"])
+        assert opened.readings == 2
+        one = count_columns(open_table(frame), columns, OneRowEach("region", lambda: bytes(32)))
+        assert one.bins["age"].sum() == sum(one.keys["sex"].values()) == 3
+        found = gm.propose_bounds(frame, {"age": "number", "sex": "category"}, epsilon=1.0, delta=1e-6)
+        assert found.schema.columns["sex"].levels == ("f", "m")
 
 
 @pytest.mark.filterwarnings("ignore")

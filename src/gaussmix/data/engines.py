@@ -359,6 +359,11 @@ class ClusterTable(Table):
         It is computed once. ``build`` gets an iterator of batches and returns one.
         """
 
+    def refuse_persist(self) -> None:
+        """Raise an error where storing rows has no effect."""
+        if self.options.persist:
+            raise ArgumentError("persist has an effect only on releases and moments. Omit it.")
+
     def close(self) -> None:
         """Delete the rows that workers have stored."""
 
@@ -505,7 +510,7 @@ class SparkTable(ClusterTable):
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield all rows, collected locally."""
-        self._refuse_persist()
+        self.refuse_persist()
         self._examine()
         return LazyTable(self._data, self.options).read(request)
 
@@ -519,7 +524,7 @@ class SparkTable(ClusterTable):
 
         names = list(dict.fromkeys([unit, *columns]))
         check_columns(list(self._data.columns), names, "the table")
-        self._refuse_persist()
+        self.refuse_persist()
         self._examine()
         wanted = _shuffled(self._data.select(*map(_spark_name, names)), unit)
         empty = pa.RecordBatch.from_pylist([], to_arrow_schema(wanted.schema))
@@ -528,10 +533,6 @@ class SparkTable(ClusterTable):
         table = _computed(found.localCheckpoint, "The Spark data frame")
         _features.add(table)
         return table
-
-    def _refuse_persist(self) -> None:
-        if self.options.persist:
-            raise ArgumentError("persist has an effect only on releases and moments. Omit it.")
 
     def _examine(self) -> None:
         """Reject a plan whose rows are not fixed, or in which one stored row may change several rows of the result."""

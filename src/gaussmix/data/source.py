@@ -332,7 +332,7 @@ class Table:
         if self.readings:
             self.check_again()
         files = [_state(origin.path) for origin in self.origins if isinstance(origin, FileOrigin)]
-        seen, kinds, expected = Seen(), dict[str, str](), self.options.expected_rows
+        seen, kinds = Seen(), dict[str, str]()
         last_schema: pa.Schema | None = None
         rows = digest = 0
         try:
@@ -360,15 +360,23 @@ class Table:
         except GaussmixError as error:
             error.__cause__ = error.__context__ = None
             raise
+        digest %= 2**64
+        if self.readings and files != self._files:
+            raise DataError(CHANGED)
+        self.finish_reading(request.columns, rows, digest)
+        self._files = files
+
+    def finish_reading(self, columns: Sequence[str], rows: int, digest: int) -> None:
+        """Check and note the number of rows of a reading and their digest. Other rows than before are an error."""
+        expected = self.options.expected_rows
         if expected is not None and rows != expected:
             raise unexpected_rows(expected)
         if not rows:
             raise DataError("The table has no rows. Check the path, query or filter.")
-        digest %= 2**64
-        same = self._digests.setdefault(tuple(request.columns), digest) == digest
-        if self.readings and (not same or (rows, files) != (self.rows, self._files)):
+        same = self._digests.setdefault(tuple(columns), digest) == digest
+        if self.readings and (not same or rows != self.rows):
             raise DataError(CHANGED)
-        self.rows, self.digest, self._files = rows, digest, files
+        self.rows, self.digest = rows, digest
         self.readings += 1
 
     def check_unit(self, column: str | None) -> None:
