@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
@@ -196,8 +195,7 @@ def _counted(
     if not isinstance(table, ClusterTable):
         return counting.of(table)
     table.refuse_persist()
-    table.key = os.urandom(32) if table.key is None else table.key
-    build = functools.partial(_count_part, counting=counting, key=table.key)
+    build = functools.partial(_count_part, counting=counting, key=table.draw_key())
     found = table.sum_partitions(counting.columns, build, counting.empty(), by=chosen)
     table.finish_reading(counting.columns, found.rows, found.digest)
     return found

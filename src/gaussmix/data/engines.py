@@ -20,6 +20,7 @@ import operator
 import os
 import pickle
 import re
+import time
 import warnings
 import weakref
 from abc import abstractmethod
@@ -606,7 +607,7 @@ class SparkTable(ClusterTable):
                 from pyspark import StorageLevel
 
                 # Spark stores equal plans once: the release that ended first would delete the rows of another one.
-                packed = functools.partial(_packed, owner=os.urandom(16))
+                packed = functools.partial(_packed, owner=f"{time.time_ns()} {id(self)}")
                 found = found.mapInArrow(packed, "rows binary").persist(StorageLevel.DISK_ONLY)
                 self._stored[*columns, by or ""] = found
         return found
@@ -626,7 +627,7 @@ class SparkTable(ClusterTable):
                 )
 
 
-def _packed(batches: Iterator[pa.RecordBatch], owner: bytes) -> Iterator[pa.RecordBatch]:
+def _packed(batches: Iterator[pa.RecordBatch], owner: str) -> Iterator[pa.RecordBatch]:
     """Yield each batch as one value. ``owner`` distinguishes the plan from those of other releases."""
     for batch in batches:
         sink = pa.BufferOutputStream()

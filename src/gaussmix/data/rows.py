@@ -15,7 +15,6 @@ sum do not depend on the order of rows (:mod:`gaussmix.data.gram`), so that sour
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
@@ -385,7 +384,6 @@ class ClusterRows(RowSource):
         if table.options.sorted_by_unit:
             raise ArgumentError("sorted_by_unit has no effect on Dask and Spark tables. Omit it.")
         self.schema, self.unit, self._table, self._key = schema, unit, table, key
-        table.key = os.urandom(32) if table.key is None else table.key
         self._counts: tuple[int, int] | None = None
         self._cache: RowCache | UnitCache | None = None
         self._is_recoded = False
@@ -424,7 +422,7 @@ class ClusterRows(RowSource):
             query=query,
             sample=sample,
             keep=kept,
-            key=table.key,
+            key=table.draw_key(),
             unit=unit,
             unit_key=self._key,
         )
@@ -497,7 +495,7 @@ def _aggregate_part(
     query: Query[Any],
     sample: Sample | None,
     keep: Sample | None,
-    key: bytes | None,
+    key: bytes,
     unit: PrivacyUnit | None,
     unit_key: bytes | None,
 ) -> _Counted:

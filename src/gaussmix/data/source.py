@@ -316,8 +316,8 @@ class Table:
         positive_integer(batch_rows=batch_rows)
         if examine_plan and self.options.row_by_row and not self.computed:
             raise ArgumentError("row_by_row has no effect on a stored table. Omit it.")
-        if examine_plan and self.key is None and self.computed and self.single_use is None:
-            self.key = os.urandom(32)
+        if examine_plan and self.computed and self.single_use is None:
+            self.draw_key()
         found = self._checked(Request(names, batch_rows, declared, examine_plan and not self.options.row_by_row))
         return with_progress(found, self.n_rows, description=describe) if self.options.progress else found
 
@@ -365,6 +365,12 @@ class Table:
             raise DataError(CHANGED)
         self.finish_reading(request.columns, rows, digest)
         self._files = files
+
+    def draw_key(self) -> bytes:
+        """Return the key of `row_digests`, drawn once."""
+        if self.key is None:
+            self.key = os.urandom(32)
+        return self.key
 
     def finish_reading(self, columns: Sequence[str], rows: int, digest: int) -> None:
         """Check and note the number of rows of a reading and their digest. Other rows than before are an error."""
