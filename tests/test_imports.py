@@ -74,7 +74,6 @@ DRAWING = {
     "data/moments.py": "names of parts, and the key that tells persons apart",
     "data/sampling.py": "secret keys of samples; no privacy is claimed for them",
     "data/source.py": "keys of the hash by which rows are compared between passes",
-    "data/rows.py": "keys of the same hash on a cluster",
 }
 """Where something is drawn outside of the mechanism, and why that is no noise of a release."""
 

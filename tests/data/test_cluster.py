@@ -12,9 +12,11 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
+from gaussmix.data.counts import FineGrid, OneRowEach, count_columns, count_finely
 from gaussmix.data.engines import ClusterTable, _computed
-from gaussmix.data.rows import rows_of
+from gaussmix.data.rows import TableRows, rows_of
 from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import PartialSchema
 from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import open_table
 from gaussmix.data.transforms import Transform
@@ -28,6 +30,10 @@ def is_clustered(data):
 
 def gram_on_cluster(data, schema, **options):
     return rows_of(data, schema, ReadOptions(**options)).gram()
+
+
+def collected_gram(data, schema):
+    return TableRows(data, gm.Schema.of(schema)).gram()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +83,7 @@ def test_errors_of_dask_quote_no_value(table):
 
     frame = dd.from_pandas(table, npartitions=3)
     broken = frame.map_partitions(spoilt, meta=table)
-    for read in (gm.Moments.of, gram_on_cluster):
+    for read in (collected_gram, gram_on_cluster):
         with pytest.raises(gm.errors.DataError, match=r"failed\. Run it") as caught:
             read(broken, SCHEMA)
         assert SECRET not in repr((caught.value, caught.value.__cause__, caught.value.__context__))
@@ -103,7 +109,7 @@ def test_a_partition_of_a_dask_frame_is_read_by_itself():
     with dask.config.set({"dataframe.convert-string": False}):
         frame = dd.from_delayed([delayed(part) for part in parts], meta=parts[1], verify_meta=False)
         expected = gm.Moments.of(iter(parts), schema).gram()
-        assert np.array_equal(gm.Moments.of(frame, schema).gram(), expected)
+        assert np.array_equal(collected_gram(frame, schema).floats(), expected)
         assert np.array_equal(gram_on_cluster(frame, schema).floats(), expected)
 
 
@@ -210,15 +216,17 @@ def test_persisted_spark_frames_are_read_once(spark, spark_frame, table, tmp_pat
         assert np.array_equal(found.high, expected.high)
         assert np.array_equal(found.low, expected.low)
     assert sorted(mark.stat().st_size for mark in tmp_path.iterdir()) == [1] * 5
-    context, name = spark.sparkContext._jsc, "spark.sql.execution.arrow.maxRecordsPerBatch"
-    assert sum(stored.numCachedPartitions() for stored in context.sc().getRDDStorageInfo()) == 5
+    assert cached_partitions(spark) == 5
     rows.close()
-    assert not context.sc().getRDDStorageInfo()
-    assert spark.conf.get(name) == "3000"
+    assert not cached_partitions(spark)
     release = gm.release(frame, SCHEMA, epsilon=1.0, delta=1e-6, reading=options)
     assert len(release.statistic.passes) == 4
     assert sorted(mark.stat().st_size for mark in tmp_path.iterdir()) == [2] * 5
-    assert not context.sc().getRDDStorageInfo()
+    assert not cached_partitions(spark)
+
+
+def cached_partitions(spark):
+    return sum(stored.numCachedPartitions() for stored in spark.sparkContext._jsc.sc().getRDDStorageInfo())
 
 
 def marking(folder):
@@ -243,6 +251,98 @@ def test_lost_stored_rows_are_computed_again(spark_frame, gram):
         stored.unpersist()
     assert np.array_equal(rows.gram().floats(), gram)
     rows.close()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_stored_values_are_batches_of_many_rows(spark_frame):
+    """A value for each row made persist slower than no persist."""
+    rows = rows_of(spark_frame, SCHEMA, ReadOptions(persist=True))
+    rows.gram()
+    (stored,) = rows._table._stored.values()
+    assert stored.count() <= 15  # of 30,000 rows, in batches of 3000
+    rows.close()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_stored_rows_are_deleted_after_an_error(spark, spark_frame):
+    frame = spark_frame.repartition(5)
+    for schema, expected, message in (
+        (SCHEMA, 7, "does not have expected_rows=7"),
+        ({**SCHEMA, "sex": ["f"]}, None, "not among its declared levels"),
+    ):
+        options = ReadOptions(persist=True, expected_rows=expected)
+        with pytest.raises(gm.errors.DataError, match=message):
+            gm.release(frame, schema, epsilon=1.0, delta=1e-6, reading=options)
+        assert not cached_partitions(spark)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_each_release_has_stored_rows_of_its_own(spark, spark_frame, gram):
+    """Spark stores equal plans once: the release that ended first deleted the rows of the other one."""
+    first, second = (rows_of(spark_frame.repartition(5, "sex"), SCHEMA, ReadOptions(persist=True)) for _ in range(2))
+    for rows in (first, second):  # also of partitions without rows
+        assert np.array_equal(rows.gram().floats(), gram)
+    assert cached_partitions(spark) == 10
+    first.close()
+    assert cached_partitions(spark) == 5
+    assert np.array_equal(second.gram().floats(), gram)
+    second.close()
+    assert not cached_partitions(spark)
+
+
+def test_stored_rows_that_cannot_be_deleted_are_a_warning(spark_frame):
+    """The release that they were stored for has been drawn."""
+
+    class Broken:
+        def unpersist(self, blocking):
+            raise RuntimeError(SECRET)
+
+    rows = rows_of(spark_frame, SCHEMA, ReadOptions(persist=True))
+    rows._table._stored["columns",] = Broken()
+    with pytest.warns(UserWarning, match="could not delete the rows stored for persist=True") as caught:
+        rows.close()
+    assert SECRET not in str(caught[0].message)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_persist_is_for_releases_and_moments(spark_frame, gram):
+    options = ReadOptions(persist=True)
+    assert np.array_equal(gm.Moments.of(spark_frame, SCHEMA, reading=options).gram(), gram)
+    for run in (
+        lambda: gm.propose_bounds(spark_frame, {"age": "number"}, epsilon=1.0, delta=1e-6, reading=options),
+        lambda: gm.per_unit(spark_frame, unit="sex", rows=gm.count(), reading=options),
+    ):
+        with pytest.raises(gm.errors.ArgumentError, match="persist has an effect only on releases and moments"):
+            run()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_moments_are_computed_on_workers(spark_frame, table, gram, monkeypatch):
+    dd = pytest.importorskip("dask.dataframe")
+    for frame in (spark_frame, dd.from_pandas(table, npartitions=3)):
+        monkeypatch.setattr(type(open_table(frame)), "read", None)
+        assert np.array_equal(gm.Moments.of(frame, SCHEMA).gram(), gram)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_proposed_bounds_count_on_workers(spark_frame, table, monkeypatch):
+    dd = pytest.importorskip("dask.dataframe")
+    columns = PartialSchema.of({"age": "number", "sex": "category"})
+    grids = {"age": FineGrid(0.0, 1.0, 128)}
+    expected = count_columns(open_table(table), columns)
+    finely = count_finely(open_table(table), columns, grids)
+    for frame in (spark_frame.repartition(5, "sex"), dd.from_pandas(table, npartitions=3)):
+        monkeypatch.setattr(type(open_table(frame)), "read", None)
+        opened = open_table(frame)
+        found = count_columns(opened, columns)
+        assert np.array_equal(found.bins["age"], expected.bins["age"])
+        assert found.keys == expected.keys
+        assert np.array_equal(count_finely(opened, columns, grids)["age"], finely["age"])
+        assert opened.readings == 2
+        one = count_columns(open_table(frame), columns, OneRowEach("region", lambda: bytes(32)))
+        assert one.bins["age"].sum() == sum(one.keys["sex"].values()) == 3
+        found = gm.propose_bounds(frame, {"age": "number", "sex": "category"}, epsilon=1.0, delta=1e-6)
+        assert found.schema.columns["sex"].levels == ("f", "m")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -361,7 +461,7 @@ def test_spark_plans_whose_rows_are_not_fixed_are_rejected(spark_frame):
             with pytest.raises(gm.errors.ArgumentError, match=f"contains {found}, so Spark may return different rows"):
                 gram_on_cluster(frame, {"age": [0, 120]}, **options)
         with pytest.raises(gm.errors.ArgumentError, match=f"contains {found}"):
-            gm.Moments.of(frame, {"age": [0, 120]})
+            collected_gram(frame, {"age": [0, 120]})
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -14,11 +14,12 @@ FineGrid(start=64.0, step=16.0, bins=124)
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,10 @@ from gaussmix._types import Floats, Integers
 from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.contributions import one_row_each
 from gaussmix.data.encode import codes_of, numbers_of, one_column, whole_numbers
+from gaussmix.data.engines import ClusterTable
 from gaussmix.data.schema import PartialSchema
 from gaussmix.data.source import Table
+from gaussmix.data.table import open_table
 
 _EXPONENTS = 1000
 _MAGNITUDES = 2 * _EXPONENTS  # exponents -999 to 1000
@@ -92,10 +95,23 @@ _NEVER = ("(missing)", "(other)")  # reserved names of encoded columns
 
 @dataclass(frozen=True, repr=False)
 class ColumnCounts:
-    """Counts of rows by coarse bin and by key, for every column. **Sensitive**."""
+    """Counts of rows by bin and by key, for every column. **Sensitive**.
+
+    ``rows`` and ``digest`` are those of the table that was read (`Table`).
+    """
 
     bins: dict[str, Integers]
     keys: dict[str, Counter[Any]]
+    rows: int = 0
+    digest: int = 0
+
+    def __add__(self, other: ColumnCounts) -> ColumnCounts:
+        return ColumnCounts(
+            {name: bins + other.bins[name] for name, bins in self.bins.items()},
+            {name: keys + other.keys[name] for name, keys in self.keys.items()},
+            self.rows + other.rows,
+            (self.digest + other.digest) % 2**64,
+        )
 
 
 @dataclass(frozen=True)
@@ -106,40 +122,90 @@ class OneRowEach:
     new_key: Callable[[], bytes]
 
 
-def _read(
-    table: Table, names: list[str], types: Mapping[str, pa.DataType], unit: OneRowEach | None, describe: str
-) -> Generator[pa.RecordBatch]:
-    """Yield the rows that count."""
-    columns = names if unit is None else [*names, unit.column]
-    texts = dict(types) if unit is None else {**types, unit.column: pa.string()}
-    with closing(table.batches(columns, types=texts, examine_plan=True, describe=describe)) as stream:
-        yield from stream if unit is None else one_row_each(stream, unit.column, unit.new_key())
+@dataclass(frozen=True)
+class _Counting:
+    """What is counted in one reading: numbers by bin (without a grid by coarse bin), categories by key."""
+
+    names: list[str]
+    types: dict[str, pa.DataType]
+    grids: dict[str, FineGrid | None]
+    key_types: dict[str, pa.DataType]
+    unit: str | None  # of which one row each is counted, chosen with this key:
+    key: bytes
+    describe: str
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns to be read."""
+        return self.names if self.unit is None else [*self.names, self.unit]
+
+    def empty(self) -> ColumnCounts:
+        """Return the counts of no rows."""
+        sizes = {name: COARSE_BINS if grid is None else grid.bins for name, grid in self.grids.items()}
+        bins = {name: np.zeros(size, dtype=np.int64) for name, size in sizes.items()}
+        return ColumnCounts(bins, {name: Counter() for name in self.key_types})
+
+    def of(self, table: Table) -> ColumnCounts:
+        """Read a table once."""
+        found = self.empty()
+        with closing(self._rows(table)) as stream:
+            for batch in stream:
+                for name, grid in self.grids.items():
+                    values = _finite(batch, name)
+                    bins = coarse_bins(values) if grid is None else grid.bins_of(values)
+                    found.bins[name] += np.bincount(bins, minlength=len(found.bins[name]))
+                for name, kind in self.key_types.items():
+                    found.keys[name].update(_keys(batch, name, kind))
+        return replace(found, rows=table.rows, digest=table.digest)
+
+    def _rows(self, table: Table) -> Generator[pa.RecordBatch]:
+        """Yield the rows that count."""
+        types = self.types if self.unit is None else {**self.types, self.unit: pa.string()}
+        read = table.batches(self.columns, types=types, examine_plan=True, describe=self.describe)
+        with closing(read) as stream:
+            yield from stream if self.unit is None else one_row_each(stream, self.unit, self.key)
 
 
 def count_columns(table: Table, columns: PartialSchema, unit: OneRowEach | None = None) -> ColumnCounts:
     """Read the table once and count all columns."""
-    bins = {name: np.zeros(COARSE_BINS, dtype=np.int64) for name in columns.numbers}
-    keys: dict[str, Counter[Any]] = {name: Counter() for name in columns.keys}
-    with closing(_read(table, list(columns.names), columns.text_types, unit, "Counting")) as stream:
-        for batch in stream:
-            for name in columns.numbers:
-                bins[name] += np.bincount(coarse_bins(_finite(batch, name)), minlength=COARSE_BINS)
-            for name, kind in columns.key_types.items():
-                keys[name].update(_keys(batch, name, kind))
-    return ColumnCounts(bins, keys)
+    grids: dict[str, FineGrid | None] = dict.fromkeys(columns.numbers)
+    return _counted(table, list(columns.names), columns.text_types, grids, columns.key_types, unit, "Counting")
 
 
 def count_finely(
     table: Table, columns: PartialSchema, grids: Mapping[str, FineGrid], unit: OneRowEach | None = None
 ) -> dict[str, Integers]:
     """Read some numeric columns again and count rows on grids chosen from released counts."""
-    found = {name: np.zeros(grid.bins, dtype=np.int64) for name, grid in grids.items()}
     types = {name: columns.text_types[name] for name in grids}
-    with closing(_read(table, list(grids), types, unit, "Counting again")) as stream:
-        for batch in stream:
-            for name, grid in grids.items():
-                found[name] += np.bincount(grid.bins_of(_finite(batch, name)), minlength=grid.bins)
+    return _counted(table, list(grids), types, grids, {}, unit, "Counting again").bins
+
+
+def _counted(
+    table: Table,
+    names: list[str],
+    types: Mapping[str, pa.DataType],
+    grids: Mapping[str, FineGrid | None],
+    key_types: Mapping[str, pa.DataType],
+    unit: OneRowEach | None,
+    describe: str,
+) -> ColumnCounts:
+    """Read the table once. Partitions of a Dask or Spark table are counted on the workers."""
+    chosen, key = (None, b"") if unit is None else (unit.column, unit.new_key())
+    counting = _Counting(names, dict(types), dict(grids), dict(key_types), chosen, key, describe)
+    if not isinstance(table, ClusterTable):
+        return counting.of(table)
+    table.refuse_persist()
+    build = functools.partial(_count_part, counting=counting, key=table.draw_key())
+    found = table.sum_partitions(counting.columns, build, counting.empty(), by=chosen)
+    table.finish_reading(counting.columns, found.rows, found.digest)
     return found
+
+
+def _count_part(part: Any, number: int, *, counting: _Counting, key: bytes) -> ColumnCounts:
+    """Count one partition, on a worker. With a privacy unit it has all rows of its units."""
+    table = open_table(part)
+    table.key = key
+    return counting.of(table)
 
 
 def _finite(batch: pa.RecordBatch, name: str) -> Floats:

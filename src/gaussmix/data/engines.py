@@ -20,6 +20,8 @@ import operator
 import os
 import pickle
 import re
+import time
+import warnings
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -31,6 +33,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from gaussmix.accounting.parameters import frames_to_the_caller
 from gaussmix.data.gram import Summable
 from gaussmix.data.memory import ArrayTable, FrameTable, LazyTable, column_of, not_one_name_per_column
 from gaussmix.data.readers import ahead
@@ -362,6 +365,11 @@ class ClusterTable(Table):
         It is computed once. ``build`` gets an iterator of batches and returns one.
         """
 
+    def refuse_persist(self) -> None:
+        """Raise an error where storing rows has no effect."""
+        if self.options.persist:
+            raise ArgumentError("persist has an effect only on releases and moments. Omit it.")
+
     def close(self) -> None:
         """Delete the rows that workers have stored."""
 
@@ -508,6 +516,7 @@ class SparkTable(ClusterTable):
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield all rows, collected locally."""
+        self.refuse_persist()
         self._examine()
         return LazyTable(self._data, self.options).read(request)
 
@@ -521,6 +530,7 @@ class SparkTable(ClusterTable):
 
         names = list(dict.fromkeys([unit, *columns]))
         check_columns(list(self._data.columns), names, "the table")
+        self.refuse_persist()
         self._examine()
         wanted = _shuffled(self._data.select(*map(_spark_name, names)), unit)
         empty = pa.RecordBatch.from_pylist([], to_arrow_schema(wanted.schema))
@@ -564,16 +574,10 @@ class SparkTable(ClusterTable):
         data = self._data
         check_columns(list(data.columns), columns, "the table")
         self._examine()
-        persist = self.options.persist
-        run = functools.partial(_spark_build, build=build, empty=empty, unpack=persist)
+        run = functools.partial(_spark_build, build=build, empty=empty, unpack=self.options.persist)
 
         def collected() -> tuple[list[Any], int | None]:
-            wanted = self._wanted(columns, by)
-            with _one_row_batches(data.sparkSession) if persist else contextlib.nullcontext():
-                return summed(wanted)
-
-        def summed(wanted: Any) -> tuple[list[Any], int | None]:
-            sums = wanted.mapInArrow(run, "part int, sums binary")
+            sums = self._wanted(columns, by).mapInArrow(run, "part int, sums binary")
             if type(sums).__module__.startswith("pyspark.sql.connect"):
                 together = sums.repartition(_GROUPS, sums["part"] % _GROUPS).mapInArrow(_added_rows, sums.schema)
                 return [row["sums"] for row in together.collect()], None
@@ -607,18 +611,29 @@ class SparkTable(ClusterTable):
             if self.options.persist:
                 from pyspark import StorageLevel
 
-                found = found.mapInArrow(_packed, "rows binary").persist(StorageLevel.DISK_ONLY)
+                # Spark stores equal plans once: the release that ended first would delete the rows of another one.
+                packed = functools.partial(_packed, owner=f"{time.time_ns()} {id(self)}")
+                found = found.mapInArrow(packed, "rows binary").persist(StorageLevel.DISK_ONLY)
                 self._stored[*columns, by or ""] = found
         return found
 
     def close(self) -> None:
-        """Delete the rows that executors have stored."""
+        """Delete the rows that executors have stored. A failure is a warning, so that it does not lose a release."""
         while self._stored:
-            self._stored.popitem()[1].unpersist()
+            _, stored = self._stored.popitem()
+            try:
+                stored.unpersist(blocking=True)
+            except Exception:  # of Spark's, whose messages may quote values
+                warnings.warn(
+                    "Spark could not delete the rows stored for persist=True. They are deleted when the Spark "
+                    "application ends.",
+                    UserWarning,
+                    stacklevel=frames_to_the_caller(),
+                )
 
 
-def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield each batch as one value."""
+def _packed(batches: Iterator[pa.RecordBatch], owner: str) -> Iterator[pa.RecordBatch]:
+    """Yield each batch as one value. ``owner`` distinguishes the plan from those of other releases."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
@@ -629,18 +644,6 @@ def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches that `_packed` made."""
     return chain.from_iterable(pa.ipc.open_stream(rows.as_buffer()) for batch in batches for rows in batch["rows"])
-
-
-@contextmanager
-def _one_row_batches(session: Any) -> Iterator[None]:
-    """Let Spark pass rows on one by one, because each is a whole batch: together they could exceed its limits."""
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = session.conf.get(name)
-    session.conf.set(name, "1")
-    try:
-        yield
-    finally:
-        session.conf.set(name, before)
 
 
 @dataclass(frozen=True)

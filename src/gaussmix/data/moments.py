@@ -147,18 +147,17 @@ class Moments:
         privacy_unit : PrivacyUnit, optional
             As in :func:`gaussmix.release`. Each unit must be in one of the merged parts only.
         """
-        from gaussmix.data.rows import TableRows, rows_of  # which sum their rows into moments
+        from gaussmix.data.rows import rows_of  # which sum their rows into moments
+        from gaussmix.data.table import open_table
 
-        declared = Schema.of(schema)
+        declared, new_key = Schema.of(schema), functools.partial(os.urandom, 32)
         if privacy_unit is not None:
             check.instance(PrivacyUnit, privacy_unit=privacy_unit).check_schema(declared)
-            new_key = functools.partial(os.urandom, 32)
-            with closing(rows_of(data, declared, reading, unit=privacy_unit, new_key=new_key)) as rows:
-                return cls.built(rows.gram(), declared, rows.unit, is_computed=rows.is_computed)
-        if reading is not None and reading.sorted_by_unit:
+        if reading is not None and reading.sorted_by_unit and privacy_unit is None:
             raise ArgumentError("sorted_by_unit requires a privacy unit. Declare it or omit sorted_by_unit.")
-        rows = TableRows(data, declared, reading)
-        return cls.built(rows.gram(), declared, is_computed=rows.is_computed)
+        table = open_table(data, reading)
+        with closing(rows_of(table, declared, reading, unit=privacy_unit, new_key=new_key)) as rows:
+            return cls.built(rows.gram(), declared, rows.unit, is_computed=rows.is_computed)
 
     @classmethod
     def of_arrays(

@@ -15,7 +15,6 @@ sum do not depend on the order of rows (:mod:`gaussmix.data.gram`), so that sour
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
@@ -55,7 +54,7 @@ from gaussmix.data.gram import (
 from gaussmix.data.moments import Moments
 from gaussmix.data.sampling import RowCache, Sample, SamplingKeys, cached_rows
 from gaussmix.data.schema import Schema
-from gaussmix.data.source import CHANGED, CsvOptions, ReadOptions, unexpected_rows
+from gaussmix.data.source import CsvOptions, ReadOptions
 from gaussmix.data.table import open_table
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DataError
@@ -364,16 +363,6 @@ class UnitCache:
         return self.blocks if sample.key == self.sample.key and sample.rate <= self.sample.rate else None
 
 
-@dataclass
-class _Readings:
-    """Number of readings of a table, its rows and their digest, shared by all schemas under which it is read."""
-
-    number: int = 0
-    rows: int = 0
-    digest: int = 0
-    key: bytes = field(default_factory=lambda: os.urandom(32))
-
-
 class ClusterRows(RowSource):
     """A Dask or Spark table. Each pass is one job: the query is sent to all workers, and their sums are added.
 
@@ -393,7 +382,6 @@ class ClusterRows(RowSource):
         if table.options.sorted_by_unit:
             raise ArgumentError("sorted_by_unit has no effect on Dask and Spark tables. Omit it.")
         self.schema, self.unit, self._table, self._key = schema, unit, table, key
-        self._readings = _Readings()
         self._counts: tuple[int, int] | None = None
         self._cache: RowCache | UnitCache | None = None
         self._is_recoded = False
@@ -418,33 +406,26 @@ class ClusterRows(RowSource):
 
     def _run(self, query: Query[A], sample: Sample | None, keep: Sample | None = None) -> A:
         """Aggregate every partition on its worker; with ``keep``, cache the rows of a sample."""
-        known, schema, unit = self._readings, self.schema, self.unit
+        table, schema, unit = self._table, self.schema, self.unit
         columns, by = list(schema.columns), None
         kept = keep
         if unit is not None:  # a unit is in a sample by its own id, wherever its rows are
             columns, by = [*columns, unit.column], unit.column
         else:
-            sample, kept = (None if own is None else own.fresh(known.number) for own in (sample, keep))
+            sample, kept = (None if own is None else own.fresh(table.readings) for own in (sample, keep))
         build = functools.partial(
             _aggregate_part,
             schema=schema,
             query=query,
             sample=sample,
             keep=kept,
-            key=known.key,
+            key=table.draw_key(),
             unit=unit,
             unit_key=self._key,
         )
         empty = _Counted(query.aggregator(schema.n_columns).result(), 0, 0)
-        found = self._table.sum_partitions(columns, build, empty, by=by)
-        if known.number and (found.rows, found.digest) != (known.rows, known.digest):
-            raise DataError(CHANGED)
-        expected = self._table.options.expected_rows
-        if expected is not None and found.rows != expected:
-            raise unexpected_rows(expected)
-        if not found.rows:
-            raise DataError("The table has no rows. Check the path, query or filter.")
-        known.number, known.rows, known.digest = known.number + 1, found.rows, found.digest
+        found = table.sum_partitions(columns, build, empty, by=by)
+        table.finish_reading(columns, found.rows, found.digest)
         self._counts = found.units, found.unit_rows
         if kept is not None and keep is not None:
             self._cache = self._cached(keep, kept, found.cached)
@@ -469,7 +450,7 @@ class ClusterRows(RowSource):
     def recoded(self, schema: Schema) -> RowSource:
         """Return the same table under another schema. It must not have changed."""
         found = ClusterRows(self._table, schema, self.unit, self._key)
-        found._readings, found._is_recoded = self._readings, True
+        found._is_recoded = True
         return found
 
     def check_again(self) -> None:

@@ -120,8 +120,8 @@ class ReadOptions:
     sorted_by_unit : bool
         Declare that the rows of each privacy unit are adjacent, which is checked.
     persist : bool
-        Store the rows of a Spark data frame on the disks of the executors after the first reading, until the release is
-        finished. They are the declared columns, unencrypted unless Spark encrypts its local files.
+        Store the declared columns of a Spark data frame on the disks of the executors in the first reading, until the
+        release is finished or has failed. Spark encrypts them only with ``spark.io.encryption.enabled``.
     """
 
     csv: CsvOptions | None = None
@@ -333,8 +333,8 @@ class Table:
         positive_integer(batch_rows=batch_rows)
         if examine_plan and self.options.row_by_row and not self.computed:
             raise ArgumentError("row_by_row has no effect on a stored table. Omit it.")
-        if examine_plan and self.key is None and self.computed and self.single_use is None:
-            self.key = os.urandom(32)
+        if examine_plan and self.computed and self.single_use is None:
+            self.draw_key()
         found = self._checked(Request(names, batch_rows, declared, examine_plan and not self.options.row_by_row))
         return with_progress(found, self.n_rows, description=describe) if self.options.progress else found
 
@@ -349,7 +349,7 @@ class Table:
         if self.readings:
             self.check_again()
         files = [_state(origin.path) for origin in self.origins if isinstance(origin, FileOrigin)]
-        seen, kinds, expected = Seen(), dict[str, str](), self.options.expected_rows
+        seen, kinds = Seen(), dict[str, str]()
         last_schema: pa.Schema | None = None
         rows = digest = 0
         try:
@@ -377,15 +377,29 @@ class Table:
         except GaussmixError as error:
             error.__cause__ = error.__context__ = None
             raise
+        digest %= 2**64
+        if self.readings and files != self._files:
+            raise DataError(CHANGED)
+        self.finish_reading(request.columns, rows, digest)
+        self._files = files
+
+    def draw_key(self) -> bytes:
+        """Return the key of `row_digests`, drawn once."""
+        if self.key is None:
+            self.key = os.urandom(32)
+        return self.key
+
+    def finish_reading(self, columns: Sequence[str], rows: int, digest: int) -> None:
+        """Check and note the number of rows of a reading and their digest. Other rows than before are an error."""
+        expected = self.options.expected_rows
         if expected is not None and rows != expected:
             raise unexpected_rows(expected)
         if not rows:
             raise DataError("The table has no rows. Check the path, query or filter.")
-        digest %= 2**64
-        same = self._digests.setdefault(tuple(request.columns), digest) == digest
-        if self.readings and (not same or (rows, files) != (self.rows, self._files)):
+        same = self._digests.setdefault(tuple(columns), digest) == digest
+        if self.readings and (not same or rows != self.rows):
             raise DataError(CHANGED)
-        self.rows, self.digest, self._files = rows, digest, files
+        self.rows, self.digest = rows, digest
         self.readings += 1
 
     def check_unit(self, column: str | None) -> None:
