@@ -184,6 +184,60 @@ def test_the_deviance_of_several_classes_is_that_of_statsmodels(exact):
     assert model.prsquared == pytest.approx(fit.prsquared, rel=0.1)
 
 
+def test_margins_of_several_classes_are_those_of_statsmodels():
+    release = released(30.0)
+    model = release.mnlogit("region", ["age", "smoker", "income"])
+    coded = release.topcode(TABLE)
+    codes = coded["region"].map({"north": 0, "south": 1, "west": 2}).to_numpy()
+    names = ["(intercept)", "age", "smoker", "income"]
+    X = design(coded, names)
+    fit = sm.MNLogit(codes, X).fit(disp=False)
+    expected, errors = fit.get_margeff().margeff, fit.get_margeff().margeff_se
+    found = model.get_margeff()
+    assert list(found) == ["north", "south", "west"]
+    for k, table in enumerate(found.values()):
+        for j, row in enumerate(table.rows()):
+            assert row["term"] == names[j + 1]
+            assert abs(row["dy/dx"] - expected[j, k]) < 1.5 * errors[j, k]
+            assert row["conf.low"] < row["dy/dx"] < row["conf.high"]
+    for rows in zip(*(table.rows() for table in found.values()), strict=True):
+        assert sum(row["dy/dx"] for row in rows) == pytest.approx(0, abs=1e-12)
+    ends = [X.copy(), X.copy()]
+    ends[0][:, 2], ends[1][:, 2] = 1.0, 0.0
+    change = (fit.predict(ends[0]) - fit.predict(ends[1])).mean(axis=0)
+    for k, table in enumerate(model.get_margeff(dummy=True).values()):
+        assert abs(table.rows()[1]["dy/dx"] - change[k]) < 1.5 * errors[1, k]
+        assert table.rows()[0] == found[["north", "south", "west"][k]].rows()[0]  # of a number
+
+
+def test_intervals_of_several_classes_are_those_of_drawn_coefficients(private):
+    """The delta method: margins and probabilities of coefficients drawn from their distribution."""
+    model = private.mnlogit("region", ["age", "smoker"])
+    own, rng = model._solution, np.random.default_rng(0)
+    draws = rng.multivariate_normal(own.theta.ravel(), own.noise + own.assumed, size=400).reshape(400, 2, -1)
+    X = own.rows.X[:4000]
+    age, smoker, rows = [], [], TABLE[["age", "smoker"]][:3]
+    features = design(rows, ["(intercept)", "age", "smoker"])
+    probabilities = []
+    for theta in draws:
+        beta = np.vstack([np.zeros(3), theta @ own.to_user.T])
+        p = special.softmax(np.column_stack([np.zeros(len(X)), X @ theta.T]), axis=1)
+        age.append(np.mean(p * (beta[:, 1] - (p @ beta[:, 1])[:, np.newaxis]), axis=0))
+        smoker.append(np.mean(p * (beta[:, 2] - (p @ beta[:, 2])[:, np.newaxis]), axis=0))
+        probabilities.append(special.softmax(features @ beta.T, axis=1))
+    tables = list(model.get_margeff().values())
+    for place, drawn in enumerate((age, smoker)):
+        found = [table.rows()[place]["std.error"] for table in tables]
+        assert found == pytest.approx(np.std(drawn, axis=0), rel=0.2)
+    found = model.get_prediction(rows)
+    np.testing.assert_array_equal(np.column_stack([one.predicted_mean for one in found.values()]), model.predict(rows))
+    errors = np.column_stack([one.se_mean for one in found.values()])
+    np.testing.assert_allclose(errors, np.std(probabilities, axis=0), rtol=0.2)
+    for one in found.values():
+        low, high = one.conf_int().T
+        assert np.all((low > 0) & (low < one.predicted_mean) & (one.predicted_mean < high) & (high < 1))
+
+
 def test_two_classes_of_a_category_are_those_of_several():
     """The softmax of two classes is the logistic: logit of a level against all others in a table with two levels."""
     rows = TABLE.assign(kind=np.where(TABLE["smoker"], "yes", "no"))
@@ -599,6 +653,10 @@ def test_a_class_without_rows_is_not_identified_and_has_probability_zero():
     np.testing.assert_array_equal(p[:, [0, 4]], 0.0)
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
     np.testing.assert_allclose(p.mean(axis=0)[1:4], [0.5, 0.3, 0.2], atol=0.05)
+    assert list(model.get_margeff()) == ["north", "south", "west"]
+    own = model.get_prediction(TABLE[:100])
+    assert np.isnan(own["empty"].conf_int()).all()
+    assert np.isfinite(own["north"].conf_int()).all()
 
 
 def test_odds_ratios_per_several_units_are_powers(private):

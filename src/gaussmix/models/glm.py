@@ -288,14 +288,10 @@ class GeneralizedLinearModel(FittedModel):
         **options
             As in :meth:`summary`.
         """
-        if self.statistic.schema.units.raw is not None and any(
-            isinstance(self.statistic.schema.parts[name], Block)
-            for name in sources_of(self.statistic.schema, self.columns)
-        ):
-            raise ArgumentError("get_margeff is not available for models with powers, products or splines.")
-        asked = complete_options(options)
-        found, summary = self._fit(asked)
-        return margins_table(found, summary, self.family, dummy=dummy, alpha=check.in_interval(0, 1, alpha=alpha))
+        _check_for_margins(self.statistic.schema, self.columns)
+        found, summary = self._fit(complete_options(options))
+        known = summary._coefficients.known
+        return margins_tables(found, np.ones((1, 1)), known, [summary], dummy=dummy, alpha=alpha)[0]
 
     # -- predictions -------------------------------------------------------------------------------------------------
     def get_prediction(self, data: Any, **options: Unpack[Asked]) -> Prediction:
@@ -448,44 +444,64 @@ def _warnings(found: Fit, problem: Problem, own: Coefficients) -> list[str]:
     return notes
 
 
-def margins_table(found: Fit, summary: Summary, family: Family, *, dummy: bool, alpha: float) -> ResultTable:
-    r"""Return average marginal effects, with the delta method: E[h'(η)]β_j moves by E[h']dβ_j + β_j E[h'' xᵀ]dθ."""
-    mean, problem, T = family.mean, found.problems[0], found.to_user
-    if mean is None:
-        raise ArgumentError("get_margeff is not available for models of several classes.")
-    own, X, eta = summary._coefficients, found.rows.X, found.eta[:, 0]
-    beta = T @ found.theta[0]
-    weights, rows = found.rows.weights, []
-    covariance = found.noise + found.sampling + found.assumed
+def _check_for_margins(schema: Schema, columns: Sequence[str]) -> None:
+    """Reject models in which a number has several coefficients."""
+    if schema.units.raw is not None and any(
+        isinstance(schema.parts[own], Block) for own in sources_of(schema, columns)
+    ):
+        raise ArgumentError("get_margeff is not available for models with powers, products or splines.")
+
+
+def margins_tables(
+    found: Fit, contrasts: Floats, known: NDArray[np.bool_], summaries: Sequence[Summary], *, dummy: bool, alpha: float
+) -> list[ResultTable]:
+    r"""Return average marginal effects on the mean of every class, one table per summary, with the delta method.
+
+    With θ the contrasts of the linear predictors and Λ_c the mean of class c, the effect E[Λ_c'(η)]β_j moves by
+    E[Λ_c']dβ_j + E[(β_jᵀΛ_c'') xᵀ]dθ. ``known`` says which coefficients are identified.
+    """
+    alpha = check.in_interval(0, 1, alpha=alpha)
+    problem, mean, X, w, T = found.problems[0], mean_of(found.family), found.rows.X, found.rows.weights, found.to_user
+    theta, every = contrasts @ found.theta, np.kron(contrasts, np.eye(X.shape[1]))
+    covariance = every @ (found.noise + found.sampling + found.assumed) @ every.T
+    eta = X @ theta.T
+    slope = np.einsum("n,ncq->cq", w, mean.slopes(eta))
+    found_rows: list[list[tuple[object, ...]]] = [[] for _ in summaries]
     for place, name in enumerate(problem.names):
         if name == INTERCEPT:
             continue
-        if place not in found.kept or not own.known[place]:
-            rows.append((name, *[math.nan] * 5))
+        if place not in found.kept or not known[place]:
+            for rows in found_rows:
+                rows.append((name, *[math.nan] * 5))
             continue
         at = found.kept.index(place)
         kind = problem.coding.columns[place].kind if problem.coding is not None else ""
         if dummy and kind in ("level", "boolean"):
-            ends = []
-            for value in (1.0, 0.0):
+            effects, gradients = np.zeros(len(slope)), np.zeros((*slope.shape, X.shape[1]))
+            for value, sign in ((1.0, 1), (0.0, -1)):
                 moved = X.copy()
                 moved[:, _group_of(found, place)] = _reference_entries(found, place)
                 moved[:, at] = _entry(problem, place, value)
-                ends.append((moved, mean.derivative(moved @ found.theta[0]), mean.inverse(moved @ found.theta[0])))
-            effect = float(weights @ (ends[0][2] - ends[1][2]))
-            gradient = (weights * ends[0][1]) @ ends[0][0] - (weights * ends[1][1]) @ ends[1][0]
+                own = moved @ theta.T
+                effects += sign * (w @ mean.means(own))
+                gradients += sign * np.einsum("n,ncq,nd->cqd", w, mean.slopes(own), moved, optimize=True)
         else:
-            slope = float(weights @ mean.derivative(eta))
-            effect = slope * float(beta[place])
-            gradient = slope * T[place] + float(beta[place]) * ((weights * mean.second(eta)) @ X)
-        error = math.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
-        half = critical_value(alpha) * error
-        p = float(2 * special.ndtr(-abs(effect) / error)) if error > 0 else (0.0 if effect else 1.0)
-        rows.append((name, effect, error, p, effect - half, effect + half))
+            beta = theta @ T[place]
+            effects = slope @ beta
+            turned = np.einsum("n,ncq,nd->cqd", w, mean.turns(eta, beta), X, optimize=True)
+            gradients = slope[:, :, np.newaxis] * T[place] + turned
+        for rows, effect, gradient in zip(found_rows, effects.tolist(), gradients, strict=True):
+            error = math.sqrt(max(float(gradient.ravel() @ covariance @ gradient.ravel()), 0.0))
+            half = critical_value(alpha) * error
+            p = float(2 * special.ndtr(-abs(effect) / error)) if error > 0 else (0.0 if effect else 1.0)
+            rows.append((name, effect, error, p, effect - half, effect + half))
     names = ("term", "dy/dx", "std.error", "p.value", "conf.low", "conf.high")
-    columns = {name: tuple(row[k] for row in rows) for k, name in enumerate(names)}
-    title = f"{summary.response_name}: average marginal effects, {100 * (1 - alpha):g} % intervals"
-    return ResultTable(title, columns, tuple(rendering.notes(summary)))
+    tables = []
+    for rows, summary in zip(found_rows, summaries, strict=True):
+        columns = {name: tuple(row[k] for row in rows) for k, name in enumerate(names)}
+        title = f"{summary.response_name}: average marginal effects, {100 * (1 - alpha):g} % intervals"
+        tables.append(ResultTable(title, columns, tuple(rendering.notes(summary))))
+    return tables
 
 
 def _entry(problem: Problem, place: int, value: float) -> float:
@@ -541,11 +557,10 @@ class MultinomialModel(FittedClasses):
     def _solution(self) -> Fit:
         return fit_model(self._model)
 
-    def _summarise(self, **options: Unpack[Asked]) -> dict[Label, Summary]:
-        others, present = dict(options["reference"] or {}), self._present
-        column = self.statistic.schema.columns[self.response]
-        default_class = self.classes[int(np.argmax(present))]  # the first with rows
-        r, _ = place_of(column, others.pop(self.response, default_class), self.response)
+    def _solved(self, options: Asked) -> tuple[Fit, int, Asked]:
+        """Return the model with these options, the place of the reference class, and the options without it."""
+        others, column = dict(options["reference"] or {}), self.statistic.schema.columns[self.response]
+        r, _ = place_of(column, others.pop(self.response, self.classes[int(np.argmax(self._present))]), self.response)
         covariance_type(options)
         own: Asked = {**options, "reference": others}
         problem = self._model.problem(collapse=own["collapse"], reference=others)
@@ -554,14 +569,22 @@ class MultinomialModel(FittedClasses):
         fit = self._solution if default else fit_model(
             self._model, collapse=own["collapse"], reference=others, n_rows=rows
         )  # fmt: skip
+        return fit, r, own
+
+    def _contrasts(self, r: int) -> Floats:
+        """Return the log odds of every class against the class r as combinations of the linear predictors."""
         scores = np.vstack([np.zeros(len(self.classes) - 1), np.eye(len(self.classes) - 1)])
-        found = {}
+        return np.asarray(scores - scores[r])
+
+    def _summarise(self, **options: Unpack[Asked]) -> dict[Label, Summary]:
+        fit, r, own = self._solved(options)
+        contrasts, present, found = self._contrasts(r), self._present, dict[Label, Summary]()
         for k, name in enumerate(self.classes):
             if k == r:
                 continue
             words = f"{self.response}={_word(name)} against {_word(self.classes[r])}"
             absent = [self.classes[i] for i in (k, r) if not present[i]]
-            found[name] = summary_of(fit, max(k - 1, 0), scores[k] - scores[r], own, words, absent=absent)
+            found[name] = summary_of(fit, max(k - 1, 0), contrasts[k], own, words, absent=absent)
         return found
 
     @cached_property
@@ -569,6 +592,16 @@ class MultinomialModel(FittedClasses):
         """Which classes have significantly more than zero rows."""
         counts = RowCounts(self.statistic).of(self.response)
         return np.asarray(counts.values > SIGNAL * counts.std_errors)
+
+    @property
+    def _places(self) -> list[int]:
+        """The places of the classes that have rows. The first of them is the default reference."""
+        if not self._present.any():
+            raise ArgumentError(
+                "No class has a count that is significantly above zero at this budget. Use a larger epsilon or more "
+                "rows."
+            )
+        return np.flatnonzero(self._present).tolist()
 
     @property
     def deviance(self) -> float:
@@ -594,25 +627,68 @@ class MultinomialModel(FittedClasses):
         """Return odds ratios of every class against one of them, with intervals; options of :meth:`summary`."""
         return {name: ratio_table(own, alpha) for name, own in self.summary(**options).items()}
 
+    def get_margeff(
+        self, *, dummy: bool = False, alpha: float = 0.05, **options: Unpack[Asked]
+    ) -> dict[Label, ResultTable]:
+        """Return average marginal effects on the probability of every class; options as for models of two classes.
+
+        The effects of one predictor add up to 0. A class whose count is not significantly above zero has none.
+        """
+        _check_for_margins(self.statistic.schema, self.columns)
+        fit, _, own = self._solved(complete_options(options))
+        first, *others = self._places
+        contrasts, known = self._contrasts(first), np.ones(len(fit.problems[0].names), dtype=bool)
+        for k in others:
+            known &= fit.coefficients(contrasts[k]).known
+        summaries = [
+            summary_of(fit, max(k - 1, 0), contrasts[k], own, f"{self.response}={_word(self.classes[k])}")
+            for k in (first, *others)
+        ]
+        tables = margins_tables(fit, contrasts[others], known, summaries, dummy=dummy, alpha=alpha)
+        return {self.classes[k]: table for k, table in zip((first, *others), tables, strict=True)}
+
+    def get_prediction(self, data: Any, **options: Unpack[Asked]) -> dict[Label, Prediction]:
+        """Return the probability of every class for the rows of a table, with ``conf_int()``.
+
+        Intervals are those of the log odds of the class against all others, mapped to the probability. A class whose
+        count is not significantly above zero has probability 0, without an interval.
+        """
+        fit, _, _ = self._solved(complete_options(options))
+        first, *others = self._places
+        contrasts = self._contrasts(first)
+        if (coding := fit.problems[0].coding) is None:
+            raise ArgumentError("get_prediction requires a model fitted from a release.")
+        features = features_of(self.statistic.schema, coding, data)
+        estimates = [fit.coefficients(contrasts[k]) for k in others]
+        known = np.concatenate([np.zeros(0, dtype=bool), *(own.known for own in estimates)])
+        T = np.kron(contrasts[others], fit.to_user) * known[:, np.newaxis]
+        covariance = T @ (fit.noise + fit.sampling + fit.assumed) @ T.T
+        eta = np.full((len(features), len(self.classes)), -np.inf)
+        eta[:, first] = 0.0
+        for k, own in zip(others, estimates, strict=True):
+            eta[:, k] = features @ np.nan_to_num(own.estimate)
+        found = {}
+        for k, name in enumerate(self.classes):
+            rest = eta.copy()
+            rest[:, k] = -np.inf
+            if not self._present[k] or not others:
+                p, unknown = np.full(len(features), float(self._present[k])), np.full(len(features), np.nan)
+                found[name] = Prediction(p, unknown, special.logit(p), unknown, special.expit)
+                continue
+            linear = eta[:, k] - special.logsumexp(rest, axis=1)
+            moves = (np.arange(len(self.classes)) == k) - special.softmax(rest, axis=1)
+            along = (moves[:, others, np.newaxis] * features[:, np.newaxis]).reshape(len(features), -1)
+            error = np.sqrt(np.maximum(np.sum((along @ covariance) * along, axis=1), 0.0))
+            p = special.expit(linear)
+            found[name] = Prediction(p, p * (1 - p) * error, linear, error, special.expit)
+        return found
+
     def predict(self, data: Any) -> Floats:
         """Return probabilities of all classes, shape (rows, classes); coefficients not identified count as 0.
 
         The probability of a class whose count is not significantly above zero is 0.
         """
-        present = np.flatnonzero(self._present)
-        found = self.summary()
-        own = next(iter(found.values()))
-        if own._problem.coding is None or not len(present):
-            raise ArgumentError(
-                "No class has a count that is significantly above zero at this budget. Use a larger epsilon or more "
-                "rows."
-            )
-        features = features_of(self.statistic.schema, own._problem.coding, data)
-        eta = np.full((len(features), len(self.classes)), -np.inf)
-        for k in present:  # the default reference is the first of them
-            own_class = found.get(self.classes[k])
-            eta[:, k] = 0.0 if own_class is None else features @ np.nan_to_num(own_class._coefficients.estimate)
-        return np.asarray(special.softmax(eta, axis=1))
+        return np.column_stack([own.predicted_mean for own in self.get_prediction(data).values()])
 
 
 def fit_glm(

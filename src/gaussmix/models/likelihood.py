@@ -126,6 +126,12 @@ class _OneMean:
         """Return Σ ∂²mean_k/∂η_l∂η_m along_l along_m across_k, shape (rows, j), for directions (rows, q, j)."""
         return self.own.second(eta) * along[:, 0] ** 2 * across[:, 0]
 
+    means, slopes = inverse, weights  # of all classes, shapes (rows, c) and (rows, c, q)
+
+    def turns(self, eta: Floats, along: Floats) -> Floats:
+        """Return Σ_l along_l ∂²mean_c/∂η_l∂η_m, shape (rows, c, q), for a direction (q,)."""
+        return np.asarray((self.own.second(eta) * along)[:, :, np.newaxis])
+
 
 class _Softmax:
     """Several classes: η of every class but the first, whose η is 0."""
@@ -148,6 +154,21 @@ class _Softmax:
         a, c = (np.sum(p * own, axis=1, keepdims=True) for own in (along, across))
         rest = 1 - p[:, :, 0].sum(axis=1, keepdims=True)  # the first class, whose values are 0
         return np.asarray(np.sum(p * (along - a) ** 2 * (across - c), axis=1) - rest * a[:, 0] ** 2 * c[:, 0])
+
+    def means(self, eta: Floats) -> Floats:
+        return np.asarray(special.softmax(np.column_stack([np.zeros(len(eta)), eta]), axis=1))
+
+    def slopes(self, eta: Floats) -> Floats:
+        p = self.means(eta)
+        return np.asarray((p[:, :, np.newaxis] * (np.eye(p.shape[1]) - p[:, np.newaxis]))[:, :, 1:])
+
+    def turns(self, eta: Floats, along: Floats) -> Floats:
+        # ∂p_c/∂η along a direction v is p_c(v_c - Σ p v), v = 0 for the first class.
+        p, slopes = self.means(eta), self.slopes(eta)
+        v = np.append(0.0, along)
+        beyond = v - (p @ v)[:, np.newaxis]
+        own = (p * beyond)[:, np.newaxis, 1:]
+        return np.asarray(slopes * beyond[:, :, np.newaxis] - p[:, :, np.newaxis] * own)
 
 
 def mean_of(family: Family) -> _OneMean | _Softmax:
