@@ -106,7 +106,7 @@ def test_processes_that_create_one_ledger_at_once_share_it(place):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_everything_used_is_recorded(place, tmp_path, kills):
     ledger = Ledger(place, **BUDGET, mu=0.1)
     used = tmp_path / "used"
