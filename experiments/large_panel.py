@@ -1,9 +1,10 @@
-"""Memory and processor time of a release whose unit is a person, from a large table in any order.
+"""Memory and processor time of a release whose unit is a person, and of features per person, from a large table.
 
     python -m experiments.large_panel --rows 20000000 --persons 2000000
 
-Rows of a person are all over the file; seven columns, four passes. The table goes to a temporary folder (1.2 GB for 20
-million rows) and is made by a process of its own, so that the peak is the release's.
+Rows of a person are all over the file; seven columns, four passes. The table is written to a temporary folder (1.2 GB
+for 20 million rows). It is made, released and reduced to one row per person by a process each, so that their peaks of
+memory are separate.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import argparse
 import resource
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,21 +43,42 @@ def write(path: Path, rows: int, persons: int) -> None:
         writer.close()
 
 
+def released(path: Path) -> None:
+    """Release the table."""
+    gm.release(path, schema=SCHEMA, epsilon=1.0, delta=1e-9, privacy_unit=gm.PrivacyUnit("who", 12))
+
+
+def reduced(path: Path) -> None:
+    """Compute one row of features for each person."""
+    gm.per_unit(
+        path, unit="who", n=gm.count(), b=gm.any("b"), x=gm.mean("x0", bounds=(0, 1)), last=gm.last("y", by="x1")
+    )
+
+
+def measured(work: Callable[[Path], None], path: Path) -> None:
+    """Print processor time and the largest memory of this process."""
+    start = time.process_time()
+    work(path)
+    spent, peak = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{work.__name__}: {peak:.0f} MiB at most, {spent:.0f} s of one processor", flush=True)
+
+
 def main() -> None:
-    """Make the table, release it and print what that took."""
+    """Run every step in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--persons", type=int, default=2_000_000)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "visits.parquet"
-        maker = get_context("spawn").Process(target=write, args=(path, chosen.rows, chosen.persons))
-        maker.start()
-        maker.join()
-        start = time.process_time()
-        private = gm.release(path, schema=SCHEMA, epsilon=1.0, delta=1e-9, privacy_unit=gm.PrivacyUnit("who", 12))
-        spent, peak = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{private.schema.n_columns} encoded columns: {peak:.0f} MiB at most, {spent:.0f} s of one processor")
+        steps: list[tuple[Callable[..., None], tuple[Any, ...]]] = [(write, (path, chosen.rows, chosen.persons))]
+        steps += [(measured, (work, path)) for work in (released, reduced)]
+        for function, arguments in steps:
+            process = get_context("spawn").Process(target=function, args=arguments)
+            process.start()
+            process.join()
+            if process.exitcode:
+                raise SystemExit(process.exitcode)
 
 
 if __name__ == "__main__":
