@@ -267,11 +267,27 @@ def test_what_is_not_identified_is_said_and_left_out(visit, table):
     assert tab.locator("#drop-unidentified").is_hidden()
 
 
+def test_the_reader_chooses_a_response_that_the_publisher_did_not_name(visit, private):
+    tab = visit(private)
+    assert tab.locator("#response option:checked").inner_text() == "(choose a response)"
+    assert tab.locator("#model-results").is_hidden()
+    assert tab.locator("#prediction-box").is_hidden()
+    assert tab.locator("#model-error").inner_text() == ""
+    assert tab.locator("#predictors input").count() == 0
+    tab.get_by_role("button", name="All").click()  # changes nothing yet
+    tab.get_by_label("Response").select_option("cost")
+    summary = private.ols("cost").summary()
+    assert names(tab) == list(summary.params)
+    assert column(tab, 2) == shown(summary)
+    assert tab.locator("#prediction-box").is_visible()
+
+
 def test_a_model_that_cannot_be_computed_says_why(visit):
     rng = np.random.default_rng(0)
     rows = {"a": rng.uniform(0, 1, 2000), "b": rng.uniform(0, 1, 2000)}
     schema = {"columns": {"a": [0, 1], "b": [0, 1]}, "intercept": 0.0}
-    tab = visit(gm.release(rows, schema=schema, epsilon=2.0, delta=1e-6, random_state=0, passes=1))
+    release = gm.release(rows, schema=schema, epsilon=2.0, delta=1e-6, random_state=0, passes=1)
+    tab = visit(release, page=render(release, response="a"))
     assert names(tab) == ["b"]
     assert tab.locator("#no-prediction").is_visible()  # no intercept
     tab.get_by_role("button", name="None").click()

@@ -11,7 +11,7 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.report import page as report
-from gaussmix.report.page_data import embedded_release, first_response, needs_of_part
+from gaussmix.report.page_data import embedded_release, first_response, needs_of_part, possible_responses
 from report_pages import embedded, words
 
 
@@ -21,7 +21,8 @@ def test_the_page_opens_with_the_response_that_is_named(private):
     assert embedded(page)["response"] == "cost"
     assert "has the response chosen by the publisher" in words(page)
     page = report.render(private)
-    assert embedded(page)["response"] == "age"  # the first numeric column
+    assert embedded(page)["response"] is None
+    assert "chosen by the publisher" not in words(page)
     assert "Choose the response and the predictors" in words(page)
 
 
@@ -37,13 +38,20 @@ def test_a_response_that_cannot_be_modelled_is_refused(monkeypatch, private):
         report.render(private, response="costs")
 
 
-def test_numbers_open_before_booleans_and_these_before_categories():
+def test_possible_responses_are_numbers_then_booleans_then_two_levels():
     declared = {"a": ["x", "y", "z"], "b": ["x", "y"], "c": "boolean", "d": {"lower": 0, "upper": 1}}
-    for last, wanted in ((4, "d"), (3, "c"), (2, "b"), (1, None)):
-        assert first_response(gm.Schema.of(dict(list(declared.items())[:last]))) == wanted
+    for last, wanted in ((4, ["d", "c", "b"]), (3, ["c", "b"]), (2, ["b"]), (1, [])):
+        schema = gm.Schema.of(dict(list(declared.items())[:last]))
+        assert possible_responses(schema) == wanted
+        assert first_response(schema) == (wanted[0] if len(wanted) == 1 else None)
     holes = gm.Schema.of({"d": {"lower": 0, "upper": 1, "missing": "indicator"}, "e": [0, 1]})
-    assert first_response(holes) == "e"
-    assert first_response(gm.Schema.of({"e": [0, 1]}, intercept=0.0)) is None  # no predictor, no intercept
+    assert possible_responses(holes) == ["e"]
+    assert possible_responses(gm.Schema.of({"e": [0, 1]}, intercept=0.0)) == []  # no predictor, no intercept
+
+
+def test_predictors_of_the_first_model_require_its_response(private):
+    with pytest.raises(gm.ArgumentError, match="predictors require response"):
+        report.render(private, predictors=["age"])
 
 
 def test_rare_levels_are_left_out_of_the_first_model(visit, table):

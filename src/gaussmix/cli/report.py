@@ -64,7 +64,7 @@ __all__ = ["account", "plan", "report", "sign", "verify"]
 )
 @click.option("--label", type=click.Path(path_type=Path), help="Write the privacy label to this SVG file.")
 @ALPHA
-@click.option("--response", help="Response of the initial model. Default: the first numeric column.")
+@click.option("--response", help="Response of the initial model. Default: the reader chooses one.")
 @PREDICTORS
 @click.option("--title", default="", help="Title of the page.")
 @click.option("--description", default="", help="One or two sentences shown below the title.")

@@ -26,7 +26,13 @@ from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED, estimated_on
 from gaussmix.releases.certificate import Certificate
 from gaussmix.report.label import as_svg
-from gaussmix.report.page_data import embedded_release, first_predictors, first_response, static_tables
+from gaussmix.report.page_data import (
+    embedded_release,
+    first_predictors,
+    first_response,
+    possible_responses,
+    static_tables,
+)
 from gaussmix.report.statement import (
     NOTHING,
     assumed,
@@ -173,7 +179,7 @@ def render(
     alpha : float
         Intervals have level 1 - alpha by default; the reader can choose another level.
     response : str, optional
-        Response of the model shown first. Default: the first numeric column.
+        Response of the model shown first. By default, no model is shown until the reader chooses a response.
     predictors : sequence of str, optional
         Predictors of the model shown first. Default: all other columns.
     title, description : str
@@ -190,18 +196,18 @@ def render(
     invalid = banner(release)
     curve = None if invalid else curve_of(certificate.guarantee)
     drawn = None if curve is None else picture(curve, certificate)
-    opening = first_response(release.schema, response)
+    possible, opening = possible_responses(release.schema), first_response(release.schema, response)
     no_models, tables, no_tables = "", None, ""
     if release.schema.n_columns > MOST_COLUMNS:
         no_models = no_tables = TOO_WIDE
     else:
         try:
-            tables = static_tables(release, opening, alpha=alpha)
+            tables = static_tables(release, opening or next(iter(possible), None), alpha=alpha)
         except ArgumentError as error:  # weights, no intercept, or no number of rows
             no_tables = str(error)
         if release.statistic.exact:
             no_models = NO_NOISE
-        elif opening is None:
+        elif not possible:
             no_models = "No column of this release can be the response of a model."
     data = {
         "curve": [] if drawn is None else drawn.pop("positions"),
@@ -246,10 +252,9 @@ def render(
 
 
 def _opening(response: bool, predictors: bool) -> str:
-    """Return which model is shown first, and who chose it."""
-    own = "the response chosen by the publisher" if response else "the first suitable column as response"
+    """Return which model is shown first, and who chose it; empty if the publisher did not."""
     others = "the predictors chosen by the publisher" if predictors else "all other columns as predictors"
-    return f"The model shown first has {own} and {others}."
+    return f"The model shown first has the response chosen by the publisher and {others}." if response else ""
 
 
 def _environment() -> jinja2.Environment:

@@ -64,18 +64,20 @@ __all__ = [
 ]
 
 
-def first_response(schema: Schema, response: str | None = None) -> str | None:
-    """Return the response shown first: the named column, or the first numeric column.
-
-    Without numeric columns it is the first Boolean, then the first category with two levels, and None if there is none.
-    """
+def possible_responses(schema: Schema) -> list[str]:
+    """Return the columns that can be responses of models: numbers, then booleans, then categories with two levels."""
     plain = {name: part for name, part in schema.parts.items() if not is_marked(schema, name)}
     numbers = [name for name, part in plain.items() if isinstance(part, Numeric)]
     booleans = [name for name, part in plain.items() if isinstance(part, Boolean)]
     classes = [name for name, part in plain.items() if isinstance(part, Categorical) and len(part.labels) == 2]
-    possible = [name for name in (*numbers, *booleans, *classes) if schema.intercept or parts_without(schema, [name])]
+    return [name for name in (*numbers, *booleans, *classes) if schema.intercept or parts_without(schema, [name])]
+
+
+def first_response(schema: Schema, response: str | None = None) -> str | None:
+    """Return the response shown first: the named column, or the only possible one. None leaves it to the reader."""
+    possible = possible_responses(schema)
     if response is None:
-        return possible[0] if possible else None
+        return possible[0] if len(possible) == 1 else None
     name = part_name(schema, response)
     if name not in possible:
         raise ArgumentError(
@@ -87,6 +89,8 @@ def first_response(schema: Schema, response: str | None = None) -> str | None:
 
 def first_predictors(schema: Schema, response: str | None, predictors: Sequence[str]) -> list[str]:
     """Return the parts of the release that are the predictors shown first, without the response."""
+    if response is None:
+        raise ArgumentError("predictors require response. Name both.")
     found = list(dict.fromkeys(name for text in predictors for name in schema.resolve(text)))
     if response in found:
         raise ArgumentError(f"predictors must not contain the response {response!r}.")

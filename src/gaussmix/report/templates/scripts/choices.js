@@ -8,7 +8,9 @@ function buildChoices(release, { response, predictors, alpha }, changed) {
   const isClass = (own) => own.kind === "categorical", chosen = () => withNeeds(release, [...state.predictors]);
   for (const own of release.parts.filter(isClass)) state.levels.set(own.name, own.labels.slice());
   const boxes = predictorBoxes(release, state, redraw), blocks = levelBlocks(release, state, redraw);
-  const possible = () => predictorsFor(release, state.response).filter((own) => boxes.has(own.name));
+  const possible = () => (
+    state.response === null ? [] : predictorsFor(release, state.response).filter((own) => boxes.has(own.name))
+  );
   const all = () => { state.predictors = new Set(possible().map((own) => own.name)); };
   const on = (id, event, act) => byId(id).addEventListener(event, () => { act(byId(id).value); redraw(); });
 
@@ -28,7 +30,10 @@ function buildChoices(release, { response, predictors, alpha }, changed) {
   }
 
   byId("response").replaceChildren(...release.parts.filter((own) => own.responses).map((own) => option(own.name)));
-  byId("response").value = response;
+  if (response === null) {
+    byId("response").prepend(make("option", { value: "", textContent: "(choose a response)", disabled: true }));
+  }
+  byId("response").value = response ?? "";
   on("response", "change", (value) => { Object.assign(state, { response: value, scale: null }); all(); });
   on("scale", "change", (value) => { state.scale = value; });
   on("all-predictors", "click", all);
@@ -56,7 +61,7 @@ function place(box, children) {
 const SCALES = { linear: "differences in its mean", logit: "odds ratios", poisson: "rate ratios" };
 
 function drawScale(release, state) {
-  const scales = Object.keys(release.part.get(state.response).responses);
+  const scales = state.response === null ? [] : Object.keys(release.part.get(state.response).responses);
   if (!scales.includes(state.scale)) [state.scale] = scales;
   byId("scale").replaceChildren(...scales.map((scale) => option(scale, SCALES[scale])));
   byId("scale").value = state.scale;

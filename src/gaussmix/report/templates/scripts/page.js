@@ -7,6 +7,8 @@ function compute() {
   const { predictors: chosen, ...rest } = choices.state, names = release.parts.map((own) => own.name);
   const asked = { ...rest, predictors: names.filter((name) => chosen.has(name)) };
   model = null;
+  byId("model-results").hidden = byId("prediction-box").hidden = true;
+  if (asked.response === null) return;
   try {
     const many = featuresOf(release, asked.predictors, asked.levels, asked.reference).features.length;
     if (many > MOST) throw new Error(`Choose fewer predictors: a page computes at most ${MOST} coefficients, got ${many}.`);
