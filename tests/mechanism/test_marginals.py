@@ -13,7 +13,7 @@ from scipy import stats
 
 import gaussmix as gm
 from gaussmix.data.contributions import PrivacyUnit
-from gaussmix.data.marginals import NONE_OF_THESE, grid
+from gaussmix.data.marginals import NONE_OF_THESE, cells_of, grid
 from gaussmix.data.rows import rows_of
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.release import prepare
@@ -235,6 +235,17 @@ def test_any_order_and_any_parts_give_the_same_bits():
     parts = rows_of([data[15_000:], data[:777], data[777:15_000]], plan.schema).aggregate(plan.query)
     for name in ("counts", "sums", "squares"):
         assert np.array_equal(getattr(whole, name), getattr(parts, name))
+
+
+@pytest.mark.parametrize("lower", [0.0, -1.0, -1e-3, -5.0, 3.7])
+@pytest.mark.parametrize("width", [1e-3, 1.0, 7.3, 1e6])
+def test_cells_of_numbers_are_those_of_a_binary_search(lower, width):
+    schema = Schema.of({"x": [lower, lower + width], **{f"other{i}": "boolean" for i in range(6)}})
+    cells, largest = cells_of(schema).columns[0], schema.in_units(1.0)
+    x = np.random.default_rng(0).integers(-largest, largest + 1, 5000).astype(float)
+    x = np.concatenate([x, cells.limits - 1, cells.limits, cells.limits + 1, [-largest, 0.0, largest]])
+    expected = np.searchsorted(cells.limits, x, side="right")
+    np.testing.assert_array_equal(cells.places(np.column_stack([x, *[x] * 7])), expected)
 
 
 def test_rows_of_zeros_are_in_no_cell():
