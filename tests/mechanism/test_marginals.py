@@ -248,6 +248,12 @@ def test_cells_of_numbers_are_those_of_a_binary_search(lower, width):
     np.testing.assert_array_equal(cells.places(np.column_stack([x, *[x] * 7])), expected)
 
 
+def test_bounds_that_are_neighbouring_numbers_have_one_cell():
+    cells = cells_of(Schema.of({"x": [1e16, 1e16 + 2]})).columns[0]
+    assert cells.size == 1
+    np.testing.assert_array_equal(cells.places(np.array([[-5.0], [0.0], [7.0]])), 0)
+
+
 def test_rows_of_zeros_are_in_no_cell():
     plan = MarginalPlan(SCHEMA)
     aggregator = plan.query.aggregator(plan.schema.n_columns)

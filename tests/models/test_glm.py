@@ -230,12 +230,31 @@ def test_intervals_of_several_classes_are_those_of_drawn_coefficients(private):
         found = [table.rows()[place]["std.error"] for table in tables]
         assert found == pytest.approx(np.std(drawn, axis=0), rel=0.2)
     found = model.get_prediction(rows)
-    np.testing.assert_array_equal(np.column_stack([one.predicted_mean for one in found.values()]), model.predict(rows))
+    np.testing.assert_allclose(np.column_stack([one.predicted_mean for one in found.values()]), model.predict(rows))
     errors = np.column_stack([one.se_mean for one in found.values()])
     np.testing.assert_allclose(errors, np.std(probabilities, axis=0), rtol=0.2)
     for one in found.values():
         low, high = one.conf_int().T
         assert np.all((low > 0) & (low < one.predicted_mean) & (one.predicted_mean < high) & (high < 1))
+
+
+def test_margins_that_are_not_identified_say_why():
+    """A coefficient that is unknown for one class is so for the margins of all; every table has the reason."""
+    rng = np.random.default_rng(0)
+    n = 2500
+    rows = pd.DataFrame(
+        {
+            "x": rng.uniform(0, 1, n),
+            "h": rng.choice(["u", "v", "w"], n, p=[0.6, 0.39, 0.01]),
+            "g": rng.choice(["b", "c", "d"], n, p=[0.5, 0.45, 0.05]),
+        }
+    )
+    schema = {"x": [0, 1], "h": {"levels": ["u", "v", "w"]}, "g": {"levels": ["a", "b", "c", "d"]}}
+    model = gm.release(rows, schema=schema, epsilon=1.0, delta=1e-6, random_state=0).mnlogit("g", ["x", "h"])
+    for table in model.get_margeff().values():
+        blank = {row["term"] for row in table.rows() if math.isnan(row["dy/dx"])}
+        assert "h=w" in blank
+        assert all(any(name in note for note in table.notes) for name in blank)
 
 
 def test_two_classes_of_a_category_are_those_of_several():
@@ -657,6 +676,17 @@ def test_a_class_without_rows_is_not_identified_and_has_probability_zero():
     own = model.get_prediction(TABLE[:100])
     assert np.isnan(own["empty"].conf_int()).all()
     assert np.isfinite(own["north"].conf_int()).all()
+
+
+def test_one_class_has_no_effects_and_probability_one():
+    rows = TABLE.assign(region="south")
+    private = gm.release(rows, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+    model = private.mnlogit("region", ["age"])
+    ((name, table),) = model.get_margeff().items()
+    assert name == "south"
+    assert all(math.isnan(row["conf.low"]) for row in table.rows())
+    np.testing.assert_array_equal(model.predict(rows[:5])[:, 1], 1.0)
+    assert np.isnan(model.get_prediction(rows[:5])["south"].conf_int()).all()
 
 
 def test_odds_ratios_per_several_units_are_powers(private):

@@ -50,7 +50,7 @@ def test_possible_responses_are_numbers_then_booleans_then_two_levels():
 
 
 def test_predictors_of_the_first_model_require_its_response(private):
-    with pytest.raises(gm.ArgumentError, match="predictors require response"):
+    with pytest.raises(gm.ArgumentError, match="predictors requires response"):
         report.render(private, predictors=["age"])
 
 

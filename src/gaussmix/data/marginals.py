@@ -53,6 +53,7 @@ DEPTH = 12
 """A grid has 32 equal cells, and cells halved 12 times towards the bounds, and towards 0 if it lies inside."""
 
 _BINS = 1 << DEPTH
+_MOST_IN_BIN = 3
 
 
 def grid(lower: float, upper: float) -> Floats:
@@ -129,24 +130,30 @@ class ColumnCells:
     def _limits_up_to(self, x: Floats) -> Integers:
         """Return how many limits are at most x: those in earlier bins, from a table, and then one after the other.
 
-        Three times as fast as a binary search. The bin of x does not decrease with x, and a bin has few limits.
+        The bin of x does not decrease with x. Limits that crowd into one bin are searched instead.
         """
+        if self._table is None:
+            return np.asarray(np.searchsorted(self.limits, x, side="right"))
         before, limits, most = self._table
-        found = before.take(self._bins_of(x), mode="clip")
+        found = before.take(self._bins_of(x))
         for _ in range(most):
             found += x >= limits.take(found)
         return found
 
     def _bins_of(self, x: Floats) -> Integers:
         first, width = self.limits[0], self.limits[-1] - self.limits[0]
-        return np.asarray(((x - first) * (_BINS / max(width, 1.0))).astype(np.intp))
+        return np.asarray(np.clip((x - first) * (_BINS / max(width, 1.0)), 0, _BINS - 1).astype(np.intp))
 
     @cached_property
-    def _table(self) -> tuple[Integers, Floats, int]:
+    def _table(self) -> tuple[Integers, Floats, int] | None:
         """The number of limits in the bins before each bin, the limits with ∞ last, and how many one bin has."""
-        bins = np.clip(self._bins_of(self.limits), 0, _BINS - 1)
-        before = np.searchsorted(bins, np.arange(_BINS), side="left")
-        return before, np.append(self.limits, np.inf), int(np.bincount(bins).max())
+        if not len(self.limits):
+            return None
+        bins = self._bins_of(self.limits)
+        most = int(np.bincount(bins).max())
+        if most > _MOST_IN_BIN:
+            return None
+        return np.searchsorted(bins, np.arange(_BINS), side="left"), np.append(self.limits, np.inf), most
 
 
 @dataclass(frozen=True, eq=False)

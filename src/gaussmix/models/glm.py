@@ -19,6 +19,7 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.data.encode import pieces
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.terms import Block, Part
 from gaussmix.errors import ArgumentError
@@ -83,6 +84,8 @@ __all__ = [
     "released_share",
     "summary_of",
 ]
+
+_ROWS_AT_ONCE = 4096
 
 PRIOR_OF_PREDICTIONS = 2.0
 """Standard deviation of the prior, in place of 3, for coefficients that predict."""
@@ -457,8 +460,9 @@ def margins_tables(
 ) -> list[ResultTable]:
     r"""Return average marginal effects on the mean of every class, one table per summary, with the delta method.
 
-    With θ the contrasts of the linear predictors and Λ_c the mean of class c, the effect E[Λ_c'(η)]β_j moves by
-    E[Λ_c']dβ_j + E[(β_jᵀΛ_c'') xᵀ]dθ. ``known`` says which coefficients are identified.
+    θ are the coefficients of ``contrasts`` of the linear predictors. With g_c and H_c the gradient and the Hessian in η
+    of the mean of class c, the effect E[g_c]ᵀβ_j moves by E[g_c]ᵀdβ_j + E[β_jᵀH_c dθ x]. ``known`` says which
+    coefficients are identified. The notes are those of all summaries.
     """
     alpha = check.in_interval(0, 1, alpha=alpha)
     problem, mean, X, w, T = found.problems[0], mean_of(found.family), found.rows.X, found.rows.weights, found.to_user
@@ -496,11 +500,11 @@ def margins_tables(
             p = float(2 * special.ndtr(-abs(effect) / error)) if error > 0 else (0.0 if effect else 1.0)
             rows.append((name, effect, error, p, effect - half, effect + half))
     names = ("term", "dy/dx", "std.error", "p.value", "conf.low", "conf.high")
-    tables = []
+    notes, tables = tuple(dict.fromkeys(note for own in summaries for note in rendering.notes(own))), []
     for rows, summary in zip(found_rows, summaries, strict=True):
         columns = {name: tuple(row[k] for row in rows) for k, name in enumerate(names)}
         title = f"{summary.response_name}: average marginal effects, {100 * (1 - alpha):g} % intervals"
-        tables.append(ResultTable(title, columns, tuple(rendering.notes(summary))))
+        tables.append(ResultTable(title, columns, notes))
     return tables
 
 
@@ -594,7 +598,7 @@ class MultinomialModel(FittedClasses):
         return np.asarray(counts.values > SIGNAL * counts.std_errors)
 
     @property
-    def _places(self) -> list[int]:
+    def _present_places(self) -> list[int]:
         """The places of the classes that have rows. The first of them is the default reference."""
         if not self._present.any():
             raise ArgumentError(
@@ -632,12 +636,13 @@ class MultinomialModel(FittedClasses):
     ) -> dict[Label, ResultTable]:
         """Return average marginal effects on the probability of every class; options as for models of two classes.
 
-        The effects of one predictor add up to 0. A class whose count is not significantly above zero has none.
+        The effects of one predictor add up to 0 over classes. A predictor whose coefficient is not identified for one
+        class has none, and neither has a class whose count is not significantly above zero.
         """
         _check_for_margins(self.statistic.schema, self.columns)
         fit, _, own = self._solved(complete_options(options))
-        first, *others = self._places
-        contrasts, known = self._contrasts(first), np.ones(len(fit.problems[0].names), dtype=bool)
+        first, *others = self._present_places
+        contrasts, known = self._contrasts(first), np.full(len(fit.problems[0].names), bool(others))
         for k in others:
             known &= fit.coefficients(contrasts[k]).known
         summaries = [
@@ -653,42 +658,49 @@ class MultinomialModel(FittedClasses):
         Intervals are those of the log odds of the class against all others, mapped to the probability. A class whose
         count is not significantly above zero has probability 0, without an interval.
         """
-        fit, _, _ = self._solved(complete_options(options))
-        first, *others = self._places
-        contrasts = self._contrasts(first)
-        if (coding := fit.problems[0].coding) is None:
-            raise ArgumentError("get_prediction requires a model fitted from a release.")
-        features = features_of(self.statistic.schema, coding, data)
-        estimates = [fit.coefficients(contrasts[k]) for k in others]
-        known = np.concatenate([np.zeros(0, dtype=bool), *(own.known for own in estimates)])
-        T = np.kron(contrasts[others], fit.to_user) * known[:, np.newaxis]
-        covariance = T @ (fit.noise + fit.sampling + fit.assumed) @ T.T
-        eta = np.full((len(features), len(self.classes)), -np.inf)
-        eta[:, first] = 0.0
-        for k, own in zip(others, estimates, strict=True):
-            eta[:, k] = features @ np.nan_to_num(own.estimate)
+        fit, features, eta = self._log_odds(data, complete_options(options))
+        first, *others = self._present_places
+        contrasts, n = self._contrasts(first), len(features)
+        known = [fit.coefficients(contrasts[k]).known for k in others]
         found = {}
         for k, name in enumerate(self.classes):
-            rest = eta.copy()
-            rest[:, k] = -np.inf
-            if not self._present[k] or not others:
-                p, unknown = np.full(len(features), float(self._present[k])), np.full(len(features), np.nan)
+            if not self._present[k] or not all(own[0] for own in known) or not others:
+                p, unknown = special.softmax(eta, axis=1)[:, k], np.full(n, np.nan)
                 found[name] = Prediction(p, unknown, special.logit(p), unknown, special.expit)
                 continue
-            linear = eta[:, k] - special.logsumexp(rest, axis=1)
+            T = np.kron(contrasts[others], fit.to_user) * np.concatenate(known)[:, np.newaxis]
+            covariance = T @ (fit.noise + fit.sampling + fit.assumed) @ T.T
+            rest = eta.copy()
+            rest[:, k] = -np.inf
+            linear, error = eta[:, k] - special.logsumexp(rest, axis=1), np.empty(n)
             moves = (np.arange(len(self.classes)) == k) - special.softmax(rest, axis=1)
-            along = (moves[:, others, np.newaxis] * features[:, np.newaxis]).reshape(len(features), -1)
-            error = np.sqrt(np.maximum(np.sum((along @ covariance) * along, axis=1), 0.0))
+            for own in pieces(n, _ROWS_AT_ONCE):
+                along = (moves[own][:, others, np.newaxis] * features[own][:, np.newaxis]).reshape(-1, len(T))
+                error[own] = np.sqrt(np.maximum(np.sum((along @ covariance) * along, axis=1), 0.0))
             p = special.expit(linear)
             found[name] = Prediction(p, p * (1 - p) * error, linear, error, special.expit)
         return found
+
+    def _log_odds(self, data: Any, options: Asked) -> tuple[Fit, Floats, Floats]:
+        """Return the model, the features of the rows of a table, and log odds of all classes; -∞ for absent ones."""
+        fit, _, _ = self._solved(options)
+        first, *others = self._present_places
+        if (coding := fit.problems[0].coding) is None:
+            raise ArgumentError("Predictions require a model fitted from a release.")
+        features, contrasts = features_of(self.statistic.schema, coding, data), self._contrasts(first)
+        eta = np.full((len(features), len(self.classes)), -np.inf)
+        eta[:, first] = 0.0
+        for k in others:
+            eta[:, k] = features @ np.nan_to_num(fit.coefficients(contrasts[k]).estimate)
+        return fit, features, eta
 
     def predict(self, data: Any) -> Floats:
         """Return probabilities of all classes, shape (rows, classes); coefficients not identified count as 0.
 
         The probability of a class whose count is not significantly above zero is 0.
         """
-        return np.column_stack([own.predicted_mean for own in self.get_prediction(data).values()])
+        _, _, eta = self._log_odds(data, complete_options({}))
+        return np.asarray(special.softmax(eta, axis=1))
 
 
 def fit_glm(

@@ -179,7 +179,8 @@ def render(
     alpha : float
         Intervals have level 1 - alpha by default; the reader can choose another level.
     response : str, optional
-        Response of the model shown first. By default, no model is shown until the reader chooses a response.
+        Response of the model shown first. By default, no model is shown until the reader chooses a
+        response, unless only one column can be one.
     predictors : sequence of str, optional
         Predictors of the model shown first. Default: all other columns.
     title, description : str

@@ -65,12 +65,17 @@ __all__ = [
 
 
 def possible_responses(schema: Schema) -> list[str]:
-    """Return the columns that can be responses of models: numbers, then booleans, then categories with two levels."""
+    """Return the columns that can be responses of models: numbers, then booleans, then categories with two levels.
+
+    Categories need an intercept.
+    """
     plain = {name: part for name, part in schema.parts.items() if not is_marked(schema, name)}
     numbers = [name for name, part in plain.items() if isinstance(part, Numeric)]
     booleans = [name for name, part in plain.items() if isinstance(part, Boolean)]
     classes = [name for name, part in plain.items() if isinstance(part, Categorical) and len(part.labels) == 2]
-    return [name for name in (*numbers, *booleans, *classes) if schema.intercept or parts_without(schema, [name])]
+    if schema.intercept:
+        return [*numbers, *booleans, *classes]
+    return [name for name in (*numbers, *booleans) if parts_without(schema, [name])]
 
 
 def first_response(schema: Schema, response: str | None = None) -> str | None:
@@ -90,7 +95,7 @@ def first_response(schema: Schema, response: str | None = None) -> str | None:
 def first_predictors(schema: Schema, response: str | None, predictors: Sequence[str]) -> list[str]:
     """Return the parts of the release that are the predictors shown first, without the response."""
     if response is None:
-        raise ArgumentError("predictors require response. Name both.")
+        raise ArgumentError("predictors requires response (--predictors requires --response).")
     found = list(dict.fromkeys(name for text in predictors for name in schema.resolve(text)))
     if response in found:
         raise ArgumentError(f"predictors must not contain the response {response!r}.")
