@@ -19,7 +19,6 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.data.encode import pieces
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.terms import Block, Part
 from gaussmix.errors import ArgumentError
@@ -674,7 +673,7 @@ class MultinomialModel(FittedClasses):
             rest[:, k] = -np.inf
             linear, error = eta[:, k] - special.logsumexp(rest, axis=1), np.empty(n)
             moves = (np.arange(len(self.classes)) == k) - special.softmax(rest, axis=1)
-            for own in pieces(n, _ROWS_AT_ONCE):
+            for own in (slice(start, start + _ROWS_AT_ONCE) for start in range(0, n, _ROWS_AT_ONCE)):
                 along = (moves[own][:, others, np.newaxis] * features[own][:, np.newaxis]).reshape(-1, len(T))
                 error[own] = np.sqrt(np.maximum(np.sum((along @ covariance) * along, axis=1), 0.0))
             p = special.expit(linear)
