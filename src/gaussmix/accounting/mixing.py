@@ -102,8 +102,8 @@ def gammas(gamma: ArrayLike, bound_holds_for: BoundHoldsFor, analysis: str) -> F
     if analysis in ("renyi", "tcdp", "sheffet") or bound_holds_for == "larger":
         if np.any(g <= 1):
             raise ArgumentError(
-                "gamma must be > 1 with bound_holds_for='larger' or an analysis other than 'exact', "
-                f"got {float(np.min(g))!r}: the leverage is then 1/gamma."
+                f"gamma must be > 1, got {float(np.min(g))!r}: with bound_holds_for='larger' or an analysis other than "
+                "'exact', the leverage is 1/gamma and must be below 1."
             )
     elif np.any(g <= 0):
         raise ArgumentError(f"gamma must be a number > 0, got {float(np.min(g))!r}.")

@@ -74,7 +74,10 @@ class ScoreMap:
         """Reject a map that does not fit rows of m columns."""
         rows, columns = self.transform.integers.shape
         if columns != m or self.size < 1 or rows not in (self.size + 2, self.size + 3):
-            raise ArgumentError("A score requires a metric, coefficients and a response for the columns of the schema.")
+            raise ArgumentError(
+                f"The matrix of a declared model must have {m} columns, and rows for its coefficients and response, "
+                f"got {rows} x {columns}."
+            )
         if self.constant is not None and not (0 <= self.constant < m and self.entry > 0):
             raise ArgumentError("The constant column of a score must be a column of the schema.")
 

@@ -484,7 +484,10 @@ class StoredSums:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise OutputError(f"{self.path} cannot be written: {error.strerror or error}. Nothing was sent.") from None
+            raise OutputError(
+                f"{self.path} cannot be written: {error.strerror or error}. The sum of this step was not sent. Correct "
+                "the cause, keep this file and run the same command again."
+            ) from None
 
     def _lines(self) -> list[bytes]:
         """Return complete lines, and check that the first is that of this study and site."""
@@ -678,7 +681,8 @@ class _Site(_Planned):
             if theirs != mine:
                 raise SiteError(
                     f"Site {number + 1} ({self._study.peers[number].name}) sent a different query for {self._doing}: "
-                    "it received different totals or computed a different preconditioner. Nothing more was sent."
+                    "it received different totals, or its processor or software rounds differently. Nothing more was "
+                    "sent. Run all sites with gaussmix sites run and the same versions of gaussmix and numpy."
                 )
 
     def share(self, sigma: float) -> float:

@@ -105,7 +105,10 @@ class Release:
             raise NotPrivateError("The privacy unit of the release does not match its certificate.")
         if isinstance(account, NonPrivate):
             if not transcript.exact or transcript.models:
-                raise NotPrivateError("The certificate is for a release without noise, but the release has noise.")
+                raise NotPrivateError(
+                    "The certificate is for a release without noise, but the release has noise. Do not publish the "
+                    "file; obtain it again."
+                )
             return
         if not isinstance(account, LatticeAccount):
             raise NotPrivateError(
@@ -118,9 +121,14 @@ class Release:
         if transcript.models:
             models = model_budget(transcript.schema, [output.model for output in transcript.models], share)
         if not set(models_public(models)) <= set(certificate.conditions):
-            raise NotPrivateError("The declared models of the release do not match its certificate.")
+            raise NotPrivateError(
+                "The declared models of the release do not match its certificate. Do not publish the file; obtain it "
+                "again."
+            )
         if not accounts_for(account, len(passes), m, models=models, persons=persons, marginals=marginals):
-            raise NotPrivateError("The passes of the release do not match its certificate.")
+            raise NotPrivateError(
+                "The passes of the release do not match its certificate. Do not publish the file; obtain it again."
+            )
         budgets = budgets_of(account, models, marginals=plan is not None)
         if tuple(output.mu for output in passes) != budgets.passes:
             raise NotPrivateError("The noise of a pass does not match the certificate.")
