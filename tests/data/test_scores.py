@@ -167,7 +167,7 @@ def test_parts_add_up_and_can_be_sent():
 
 def test_what_is_refused():
     asked = question()
-    with pytest.raises(ArgumentError, match="columns of the schema"):
+    with pytest.raises(ArgumentError, match="matrix of a declared model must have"):
         asked.aggregator(M + 1)
     with pytest.raises(ArgumentError, match="clip must be positive"):
         ScoreSums(asked.scores, 0.0).aggregator(M)
